@@ -1,0 +1,304 @@
+/* The one internal header of compiler/: flow, values, tasks, and one function a pass.
+ *
+ *   text -> program (dsl) -> flow -> [values] -> tasks -> an executor
+ *
+ * Flow is what all ranks do to chunks, in program order. Values are what each chunk then holds, as hash-consed expressions.
+ * Tasks are what each rank does, message by message, with memory and rounds. IR.md is the reference, with the text forms.
+ * Sections are named after the .c file that owns them.
+ */
+#ifndef SLUICE_IR_H
+#define SLUICE_IR_H
+
+#include "dsl/dsl.h"
+#include "dsl/vec.h"
+#include "kernels/codec.h"
+
+#define NONE UINT32_MAX /* no index */
+
+/* ---- flow.c ------------------------------------------------------------------------------- */
+
+/* What a compilation is for. Everything the ranks must agree on. */
+struct setup {
+    int32_t ranks;           /* N, 1 .. 65536 */
+    const int32_t *node_of;  /* [ranks] node of each rank, 0 .. nodes-1; NULL: all on one node */
+    const int32_t *local_of; /* [ranks] position within its node; NULL with node_of */
+    int32_t nodes;
+    enum dtype dtype;
+    enum redop redop;
+    uint64_t count;          /* elements, as NCCL counts for the collective (LANGUAGE.md, chunk sizes) */
+    uint32_t slices;         /* 0: the schedule's `slices`, else chosen from the size */
+    bool repair;             /* bounded codecs replaced by what they wrap: the repair plan of DESIGN section 5 */
+    const uint64_t *slot_bytes; /* learned slots: [encoding * slices + slice], 0 = the codec's default; or NULL */
+    size_t slot_count;
+};
+
+/* A location is one chunk of one buffer on one rank: buffer.first_loc + position of rank in group * chunks + chunk. */
+typedef uint32_t loc_id;
+
+struct flow_buffer {
+    const char *name;
+    enum buffer_role role;
+    int32_t chunks;       /* per rank */
+    int32_t members;      /* ranks that have it */
+    const int32_t *member;   /* [members] ranks, in the order of the group */
+    const int32_t *position; /* [ranks] index into member, -1 where the rank has none */
+    loc_id first_loc;
+    struct span at;
+};
+
+struct flow_stage {
+    const char *name; /* "" is stage 0: statements outside any stage. A reopened stage is the same one */
+};
+
+enum flow_kind { FLOW_COPY, FLOW_REDUCE };
+
+/* One chunk range moved from one rank to one rank (a group destination is one op a member, the source included, in the order of
+ * the group). */
+struct flow_op {
+    enum flow_kind kind : 8;
+    uint16_t codec;         /* flow.codecs; 0 is `none`. Already defaulted: a local copy between buffers that said no via has 0 */
+    uint16_t stage;
+    uint32_t count;         /* chunks, consecutive at both ends */
+    loc_id src, dst;        /* of the first chunk */
+    int32_t src_rank, dst_rank;
+    uint32_t step;          /* 0: none; ops of one step stand together and share a number > 0, ascending through the program */
+    uint32_t message;       /* ops of one message share it; NONE: both ends on one rank. Ascending by first op */
+    uint32_t first_transfer;/* a transfer is one chunk of one op: transfer = first_transfer + i */
+    src_pos at;             /* the statement, or the line of the flow text */
+    uint32_t context;       /* flow.contexts: loop values that led here; NONE */
+};
+
+/* One loop variable's value on the way to an op, shared between ops; parent is the enclosing loop or def call. */
+struct flow_context {
+    uint32_t parent;
+    const char *name;
+    int64_t value;
+};
+
+/* What must hold at the end besides the collective. */
+struct flow_ensure {
+    enum { ENSURE_VALUE, ENSURE_IDENTICAL } kind;
+    bool is_sum;        /* VALUE: sum of terms; otherwise one term: equal to it, codecs allowed on the way */
+    loc_id loc;         /* VALUE: the chunk spoken of */
+    uint32_t first_term, terms; /* into flow.terms: initial chunks (VALUE), or all chunks that agree (IDENTICAL) */
+    struct span at;
+    uint32_t context;
+};
+
+struct flow {
+    const char *name;
+    struct setup setup;
+    enum collective collective;
+    int32_t root;
+    int32_t members;          /* of the collective */
+    const int32_t *member;    /* [members], ordered */
+    struct span collective_at;
+    uint32_t slices;          /* the schedule's own `slices`, 0: none */
+    VEC(struct flow_buffer) buffers;
+    VEC(struct codec) codecs; /* distinct; [0] is none */
+    VEC(struct flow_stage) stages; /* [0] is "" */
+    VEC(struct flow_op) ops;
+    VEC(struct flow_context) contexts;
+    VEC(struct flow_ensure) ensures;
+    VEC(loc_id) terms;
+    uint32_t locs, transfers, messages, steps;
+
+    /* set by `forward` */
+    VEC(struct encoding) encodings;
+    uint32_t *transfer_encoding; /* [transfers] whose bytes this transfer moves or decodes; NONE: a plain local move */
+};
+
+/* One encoding of one chunk value, made once, on one rank. Every transfer that moves these bytes refers to it. */
+struct encoding {
+    int32_t rank;
+    uint16_t codec;
+    uint32_t value, coded; /* before, and after decoding (equal when lossless) */
+    uint32_t first_transfer;
+};
+
+const struct flow_buffer *flow_buffer_of(const struct flow *f, loc_id loc, int32_t *rank, int32_t *chunk);
+char *flow_loc_name(struct arena *a, const struct flow *f, loc_id loc); /* data[3]@2 */
+/* Reports at an op: the statement, then a note with the loop values ("with s = 2, i = 1"). */
+void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op, enum severity sev, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+uint64_t flow_input_elems(const struct flow *f, loc_id loc); /* elements of an input/output/inout chunk, by LANGUAGE's split */
+void flow_free(struct flow *f);
+
+/* ---- flow_text.c -------------------------------------------------------------------------- */
+void flow_print(const struct flow *f, FILE *out);
+struct flow *flow_parse(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text, size_t bytes);
+
+/* ---- values.c ----------------------------------------------------------------------------- */
+
+enum value_kind {
+    VALUE_INPUT, /* what an input or inout chunk held before: a = loc */
+    VALUE_SUM,   /* reduction of pool[first .. first+n), rounded once; the first two are sorted, they commute */
+    VALUE_CODED, /* a lossy codec applied to value a; lossless codecs give no new value */
+};
+
+struct value {
+    enum value_kind kind : 8;
+    uint8_t lossy;    /* lossy encodings on the worst path to a leaf, saturating */
+    uint16_t codec;   /* CODED */
+    uint32_t a;       /* INPUT: loc; CODED: inner value; SUM: first operand in pool */
+    uint32_t n;       /* SUM: operands; CODED: 1 + rank for stateful codecs, else 0 */
+    uint32_t leaves;  /* inputs summed, with multiplicity, saturating */
+    uint32_t size;    /* size class: chunks of one class have equal elements, see flow_size_class */
+    bool divided;     /* SUM under avg: this one completes the collective's result and divides by leaves */
+};
+
+struct values; /* the table: hash-consed, so equal ids mean equal bits */
+
+struct values *values_new(const struct flow *f);
+void values_free(struct values *v);
+const struct value *value_get(const struct values *v, uint32_t id);
+const uint32_t *value_operands(const struct values *v, uint32_t sum);
+uint32_t value_input(struct values *v, loc_id loc);
+uint32_t value_sum(struct values *v, const uint32_t *operands, uint32_t n); /* n >= 2 */
+uint32_t value_coded(struct values *v, uint16_t codec, uint32_t inner, int32_t rank);
+char *value_text(struct arena *a, const struct values *v, uint32_t id); /* sum(data[0]@0, pack...), shortened when long */
+
+/* Program order execution over values: fills what verify, forward and lower need. Reports LANGUAGE's meaning errors (reading an empty
+ * chunk, writing an input, unequal sizes, step conflicts, ...) and returns false then. */
+struct flow_trace {
+    uint32_t *read;      /* [transfers] the value read at the source (completed) */
+    uint32_t *moved;     /* [transfers] the value that arrives, after codec */
+    uint32_t *encoding;  /* [transfers] or NONE, as forward stores it */
+    uint32_t *final;     /* [locs] value at the end, NONE: empty */
+    VEC(struct encoding) encodings;
+};
+bool values_trace(struct values *v, const struct flow *f, struct diag *d, struct flow_trace *out);
+void flow_trace_free(struct flow_trace *t);
+
+/* ---- tasks.c ------------------------------------------------------------------------------ */
+
+enum task_kind {
+    TASK_COMPUTE, /* operands -> one value -> store and/or encode; the printed name follows the shape (ops.def) */
+    TASK_SEND,
+    TASK_RECV,
+};
+
+enum operand_kind {
+    OPERAND_CHUNK, /* index = loc; the slice is the task's */
+    OPERAND_ACC,   /* index = accumulator of this rank, f32 (f64, ints: own type) */
+    OPERAND_PIECE, /* index = piece: encoded bytes in this rank's wire memory */
+};
+struct operand {
+    enum operand_kind kind : 8;
+    uint32_t index;
+};
+
+/* One encoded slice of one chunk in the wire memory of one rank. A rank that makes and a rank that receives the same
+ * bytes have a piece each; both name the same encoding. */
+struct piece {
+    uint32_t encoding;
+    uint16_t slice;
+    uint16_t codec;
+    int32_t rank;
+    uint64_t elems;
+    uint64_t bytes;  /* slot: what travels */
+    uint64_t offset; /* in the rank's arena; set by slots */
+};
+
+struct task {
+    enum task_kind kind : 8;
+    bool divide;        /* avg: this sum divides before rounding */
+    uint8_t lane;
+    uint8_t comm;       /* SEND, RECV: 0 between nodes, 1 within a node */
+    uint16_t stage;
+    uint16_t slice;
+    /* COMPUTE: operands in order (1: moved bit by bit; more: reduced in the accumulator type, in this order).
+     * SEND: the pieces sent, all OPERAND_PIECE. RECV: none. */
+    uint32_t first_operand, operands;
+    /* COMPUTE: where the value goes: a chunk (rounded), an accumulator (not rounded), or nowhere but outs. */
+    struct operand store; /* index NONE: no store */
+    /* COMPUTE: pieces encoded from the (rounded) value. RECV: pieces filled. */
+    uint32_t first_out, outs;
+    uint32_t message;   /* SEND, RECV; else NONE */
+    uint32_t round;     /* SEND, RECV, after rounds: group number on comm, same at both ends */
+    uint32_t index;     /* and place within the group at each end of the pair */
+    uint32_t tick;      /* after rounds: global order that all ranks' lists follow */
+    uint32_t first_dep, deps; /* after slots: tasks of this rank that must be done before, across lanes */
+    uint32_t op;        /* flow op it comes from (first), for messages; NONE */
+};
+
+/* One message of one slice. */
+struct message {
+    int32_t src, dst;
+    uint16_t codec, stage;
+    uint8_t comm;
+    uint16_t slice;
+    uint32_t round, index;
+    uint32_t send, recv; /* task indices */
+    uint64_t bytes;      /* on the wire: sum of the pieces' slots */
+};
+
+struct rank_tasks {
+    uint32_t first, n;   /* tasks of this rank: a list whose order is its sequential meaning */
+    uint32_t accs;
+    uint64_t arena_bytes;      /* wire memory and accumulators after reuse */
+    uint64_t unshared_bytes;   /* the same without reuse */
+    uint64_t chunk_bytes;      /* scratch chunks, also in the arena */
+};
+
+struct tasks {
+    const struct flow *flow;
+    uint32_t slices;       /* 1 before `slice` */
+    uint32_t lanes, comms; /* after `lanes` */
+    uint32_t rounds[2];    /* groups a comm, after `rounds` */
+    VEC(struct rank_tasks) ranks;
+    VEC(struct task) tasks;
+    VEC(struct operand) operands;
+    VEC(uint32_t) outs;
+    VEC(uint32_t) deps;
+    VEC(struct piece) pieces;
+    VEC(struct message) messages;
+    uint32_t *loc_elems_first; /* see tasks.c: elements of each (loc, slice), scratch included */
+};
+
+/* Elements of a slice of a chunk and its first element within the chunk. */
+uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, uint64_t *first);
+void tasks_free(struct tasks *t);
+
+/* ---- tasks_text.c ------------------------------------------------------------------------- */
+void tasks_print(const struct tasks *t, int32_t rank /* -1: all */, FILE *out);
+struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text, size_t bytes);
+
+/* ---- pipeline.c --------------------------------------------------------------------------- */
+
+/* One proved property, in words: "every contribution exactly once", "8 ranks x 8 chunks". */
+struct property {
+    const char *name, *detail;
+};
+
+/* One compilation: text in, tasks out. All passes work on it. */
+struct compilation {
+    struct arena *arena;
+    struct sources *sources;
+    struct diag *diag;
+    struct setup setup;
+    const struct program *program;
+    struct flow *flow;
+    struct values *values;    /* made by verify, shared with forward, lower and validate */
+    struct flow_trace trace;
+    struct tasks *tasks;
+    VEC(struct property) proved;
+    int32_t emit_rank;        /* -1: all */
+};
+
+/* ---- one function a pass; false: errors were reported --------------------------------------- */
+bool pass_elaborate(struct compilation *c, const char *schedule, const char *const *defines); /* elaborate.c */
+bool pass_verify(struct compilation *c);   /* verify.c */
+bool pass_forward(struct compilation *c);  /* forward.c */
+bool pass_lower(struct compilation *c);    /* lower.c: flow -> tasks, one step each: encode, send, recv, accumulate, round */
+bool pass_fuse(struct compilation *c);     /* fuse.c */
+bool pass_slice(struct compilation *c);    /* slice.c */
+bool pass_rounds(struct compilation *c);   /* rounds.c */
+bool pass_lanes(struct compilation *c);    /* lanes.c */
+bool pass_slots(struct compilation *c);    /* slots.c */
+bool pass_validate(struct compilation *c); /* validate.c */
+
+/* verify's proof of the requirements on the value each chunk ends with; validate runs it again on the tasks. */
+bool verify_finals(struct compilation *c, const uint32_t *final /* [locs] */, const char *what_is_proved);
+
+#endif
