@@ -5,8 +5,11 @@
  *   diag.c     messages: collected, then printed as clang prints them
  *   lexer.l    text -> tokens, nothing else
  *   grammar.y  tokens -> tree, an action is one constructor call
- *   ast.c      constructors, the printed form of the tree
+ *   syntax.c   the wording of syntax errors
+ *   ast.c      constructors; ast_print.c the printed form of the tree
  *   parse.c    the driver: a file and its imports -> struct program
+ *
+ * Private to dsl/: parser.h. Growable arrays: vec.h.
  *
  * Knows nothing of ranks, codecs or CUDA: names are resolved by the compiler's elaborator.
  */
@@ -35,8 +38,7 @@ size_t arena_bytes(const struct arena *a); /* handed out so far */
 /* on_out_of_memory is called (once) with ctx when the limit or the machine's memory is reached; it must longjmp. */
 void arena_set_limit(struct arena *a, size_t bytes, void (*on_out_of_memory)(void *ctx), void *ctx);
 
-/* Growable array of fixed-size elements, malloc-backed (big IR arrays): VEC(struct x) v = {0}; VEC_PUSH(&v, e); VEC_FREE(&v);
- * Memory failure calls the handler given to vec_set_handler or aborts with a message. */
+/* The compiler's large arrays are not in the arena: see vec.h. */
 
 /* ---- source.c ----------------------------------------------------------------------------- */
 
@@ -269,6 +271,10 @@ struct program {
 };
 
 void ast_print(const struct program *p, FILE *out); /* canonical source text: parses back to the same tree */
+void expr_print(const struct expr *e, FILE *out);
+const char *binary_op_text(enum binary_op op);       /* "<<" */
+const char *collective_name(enum collective c);      /* "allreduce"; "none" */
+const char *buffer_role_name(enum buffer_role role); /* "inout" */
 
 /* ---- parse.c ------------------------------------------------------------------------------ */
 
@@ -282,6 +288,10 @@ typedef const char *(*import_reader)(void *ctx, struct arena *a, const char *pat
 struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text,
                            size_t bytes, import_reader read, void *read_ctx);
 struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, const char *path);
+
+/* One expression and nothing else, for -D name=value: NULL after an error. The name is what messages call it. */
+struct expr *parse_expr_text(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text,
+                             size_t bytes);
 
 /* Nearest name for "did you mean": NULL when nothing is close. candidates is NULL-terminated. */
 const char *nearest_name(const char *name, const char *const *candidates);
