@@ -1,0 +1,31 @@
+# CUDA is used when nvcc is there, and its absence takes nothing else away. Sets SLUICE_HAVE_CUDA
+# and, for the summary, SLUICE_CUDA_REPORT.
+set(SLUICE_HAVE_CUDA OFF)
+string(TOUPPER "${SLUICE_CUDA}" sluice_cuda_wish)
+if(NOT sluice_cuda_wish MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "SLUICE_CUDA is '${SLUICE_CUDA}', expected AUTO, ON or OFF")
+endif()
+
+if(sluice_cuda_wish STREQUAL "OFF")
+    set(SLUICE_CUDA_REPORT "off (SLUICE_CUDA=OFF)")
+else()
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+        # Binaries for the data-centre chips, and PTX of the newest for what comes after.
+        set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+        enable_language(CUDA)
+        set(CMAKE_CUDA_STANDARD 17)
+        set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+        find_package(CUDAToolkit QUIET)
+        set(SLUICE_HAVE_CUDA ON)
+        set(SLUICE_CUDA_REPORT
+            "on (nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES})")
+    elseif(sluice_cuda_wish STREQUAL "ON")
+        message(FATAL_ERROR "SLUICE_CUDA=ON, but no CUDA compiler was found (set CMAKE_CUDA_COMPILER)")
+    else()
+        set(SLUICE_CUDA_REPORT "off (no nvcc found; everything else is built)")
+    endif()
+endif()
