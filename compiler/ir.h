@@ -68,9 +68,10 @@ struct flow_op {
     uint32_t context;       /* flow.contexts: loop values that led here; NONE */
 };
 
-/* One loop variable's value on the way to an op, shared between ops; parent is the enclosing loop or def call. */
+/* One loop variable's value on the way to an op, or the call of a def, shared between ops; parent is the enclosing one. */
 struct flow_context {
     uint32_t parent;
+    src_pos call;     /* where the def `name` was called; 0: a loop variable, with `value` */
     const char *name;
     int64_t value;
 };
