@@ -126,16 +126,24 @@ uint64_t codec_slice_unit(const struct codec *c, enum dtype t);
 double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, double block_max);
 
 /* A row of codecs.def, for help texts and documentation. */
+enum codec_param_kind {
+    CODEC_PARAM_INT,
+    CODEC_PARAM_FRACTION, /* low, high, step, fallback in millionths */
+    CODEC_PARAM_TYPE
+};
 struct codec_param_info {
     const char *name;
-    int64_t low, high, fallback;
+    enum codec_param_kind kind;
+    int64_t low, high, step, fallback;
     const char *help;
 };
 struct codec_info {
     const char *name;
-    uint32_t types; /* bit 1 << t: a first stage takes type t */
+    uint32_t types; /* bit 1 << t: the stage takes type t */
     enum codec_size_class size_class;
     bool lossless, stateful;
+    bool leaves_values; /* another stage may follow */
+    bool follows;       /* may follow another stage */
     const char *error, *help;
     size_t param_count;
     struct codec_param_info params[CODEC_MAX_PARAMS];

@@ -1,0 +1,48 @@
+/*
+ * codec_ops.h: what a codec file gives to codec.c. Internal to kernels/.
+ *
+ * All pointers are checked by codec.c before a call: the type is taken, elems is at most
+ * CODEC_MAX_ELEMS and not 0, slot_bytes is at least least_bytes. A NULL function has the meaning
+ * that stands beside it.
+ */
+#ifndef SLUICE_KERNELS_CODEC_OPS_H
+#define SLUICE_KERNELS_CODEC_OPS_H
+
+#include "codec.h"
+
+/* How a piece without a header is described when its slot is too short. */
+#define CODEC_SHORT_SLOT "the slot is shorter than the encoding"
+
+struct codec_ops {
+    /* Why these parameters are refused, or NULL. (NULL function: never) */
+    const char *(*refuse)(const struct codec_stage *s);
+    /* The type of the values the stage leaves. (NULL: the type it took) */
+    enum dtype (*leaves)(const struct codec_stage *s, enum dtype t);
+    /* Elements a piece must be a multiple of. (NULL: 1) */
+    uint64_t (*slice_unit)(const struct codec_stage *s, enum dtype t);
+    double (*error_bound)(const struct codec_stage *s, enum dtype t, double abs_value,
+                          double block_max);
+
+    uint64_t (*worst_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
+    /* (NULL: worst_bytes) */
+    uint64_t (*slot_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
+    /* Bytes of the header, 0 for a piece that has none. (NULL: 0) */
+    uint64_t (*header_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
+
+    enum codec_status (*encode)(const struct codec_stage *s, enum dtype t, const void *src,
+                                uint64_t elems, void *slot, uint64_t slot_bytes,
+                                uint64_t *need_bytes);
+    enum codec_status (*decode)(const struct codec_stage *s, enum dtype t, const void *slot,
+                                uint64_t slot_bytes, uint64_t elems, void *dst,
+                                const char **reason);
+    /* For pieces with a header only. */
+    void (*mark)(enum dtype t, uint64_t elems, void *slot, uint64_t need_bytes);
+    bool (*encoded_bytes)(enum dtype t, uint64_t elems, const void *slot, uint64_t slot_bytes,
+                          uint64_t *bytes, bool *overflowed);
+};
+
+#define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, error, help) \
+    extern const struct codec_ops ops;
+#include "codecs.def"
+
+#endif
