@@ -236,8 +236,9 @@ struct message {
 
 struct rank_tasks {
     uint32_t first, n;   /* tasks of this rank: a list whose order is its sequential meaning */
-    uint32_t accs;
-    uint64_t arena_bytes;      /* wire memory and accumulators after reuse */
+    uint32_t accs;             /* accumulators: numbered 0 .. accs-1, one number never serves two slices */
+    uint32_t first_acc;        /* in tasks.acc_offsets, after `slots` */
+    uint64_t arena_bytes;      /* pieces, accumulators and scratch chunks, after reuse */
     uint64_t unshared_bytes;   /* the same without reuse */
     uint64_t chunk_bytes;      /* scratch chunks, also in the arena */
 };
@@ -251,9 +252,12 @@ struct tasks {
     VEC(struct task) tasks;
     VEC(struct operand) operands;
     VEC(uint32_t) outs;
-    VEC(uint32_t) deps;
+    VEC(uint32_t) deps;             /* task indices, of the same rank */
     VEC(struct piece) pieces;
     VEC(struct message) messages;
+    VEC(uint64_t) acc_offsets;   /* after `slots`: where each accumulator starts in its rank's arena; see first_acc */
+    VEC(uint64_t) chunk_offsets; /* after `slots`: [locs] where a scratch chunk starts in its rank's arena, all slices of it
+                                    in a row; UINT64_MAX: not scratch, or never used */
     uint32_t *loc_elems_first; /* see tasks.c: elements of each (loc, slice), scratch included */
 };
 
