@@ -203,7 +203,7 @@ struct piece {
 
 struct task {
     enum task_kind kind : 8;
-    bool divide;        /* avg: this sum divides before rounding */
+    bool divide;        /* avg: this value is divided by `divisor` before it is rounded */
     uint8_t lane;
     uint8_t comm;       /* SEND, RECV: 0 between nodes, 1 within a node */
     uint16_t stage;
@@ -220,7 +220,8 @@ struct task {
     uint32_t index;     /* and place within the group at each end of the pair */
     uint32_t tick;      /* after rounds: global order that all ranks' lists follow */
     uint32_t first_dep, deps; /* after slots: tasks of this rank that must be done before, across lanes */
-    uint32_t op;        /* flow op it comes from (first), for messages; NONE */
+    uint32_t op;        /* flow op it comes from (first), for messages; NONE. Read from text, flow.ops may be empty */
+    uint32_t divisor;   /* with `divide`: the contributions summed */
 };
 
 /* One message of one slice. */
@@ -258,11 +259,18 @@ struct tasks {
     VEC(uint64_t) acc_offsets;   /* after `slots`: where each accumulator starts in its rank's arena; see first_acc */
     VEC(uint64_t) chunk_offsets; /* after `slots`: [locs] where a scratch chunk starts in its rank's arena, all slices of it
                                     in a row; UINT64_MAX: not scratch, or never used */
-    uint32_t *loc_elems_first; /* see tasks.c: elements of each (loc, slice), scratch included */
+    uint32_t slice_unit;       /* elements: slices start at multiples of it within a chunk; after `slice` */
+    uint32_t *loc_size;        /* [locs] index into size_first * (slices + 1): where the slices of such a chunk start, its end last */
+    VEC(uint64_t) size_first;
+    VEC(uint32_t) size_key;    /* how tasks.c made them, and the text names them */
 };
 
-/* Elements of a slice of a chunk and its first element within the chunk. */
+/* Room, in elements, for a slice of a chunk, and its first element within the chunk's memory. Exact for input, output and inout
+ * chunks; a scratch chunk has, slice by slice, room for the largest of what is stored in it. */
 uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, uint64_t *first);
+/* Elements that a COMPUTE task works on: those of its pieces if it has any, else of its input, output and inout chunks, else the
+ * least room among its scratch chunks. */
+uint64_t tasks_elems(const struct tasks *t, const struct task *k);
 void tasks_free(struct tasks *t);
 
 /* ---- tasks_text.c ------------------------------------------------------------------------- */
