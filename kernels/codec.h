@@ -95,8 +95,7 @@ const char *codec_nearest(const char *name);
 bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_bytes);
 
 /* Writes the canonical text, at most CODEC_TEXT_BYTES with the final 0, and returns buf.
- * Defaults that were not given and optional parameters that are unset are left out; equal codecs
- * have equal texts. */
+ * Last parameters that have their default value are left out; equal codecs have equal texts. */
 char *codec_format(const struct codec *c, char *buf, size_t buf_bytes);
 
 bool codec_equal(const struct codec *a, const struct codec *b);

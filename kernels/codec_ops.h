@@ -41,8 +41,10 @@ struct codec_ops {
                           uint64_t *bytes, bool *overflowed);
 };
 
-#define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, error, help) \
+#define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, ...) \
     extern const struct codec_ops ops;
 #include "codecs.def"
+
+const struct codec_ops *codec_ops_of(enum codec_kind kind);
 
 #endif
