@@ -1,0 +1,136 @@
+/* sluice check: compile, prove, and say what was proved; for one or many numbers of ranks. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* All properties, one a line: for a single number of ranks. */
+static void print_proved(const struct options *o, const char *path, const struct compilation *c) {
+    char count[NUMBER_TEXT_BYTES];
+    bool colour = colour_on(o, stdout);
+    const struct flow *f = c->flow;
+    printf("%s: %s%s%s, %d ranks, %s %s, %s elements\n", path, style_on(colour, STYLE_BOLD), f->name,
+           style_off(colour), c->setup.ranks, dtype_name(c->setup.dtype), redop_name(c->setup.redop),
+           format_integer(count, c->setup.count));
+    for (size_t i = 0; i < c->proved.count; i++) {
+        const struct property *p = &c->proved.data[i];
+        printf("  %sproved%s  %-40s %s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour), p->name,
+               style_on(colour, STYLE_DIM), p->detail ? p->detail : "", style_off(colour));
+    }
+}
+
+/* One line: for a list of numbers. */
+static void print_line(const struct options *o, const char *path, int32_t ranks,
+                       const struct compilation *c, double seconds) {
+    char time[NUMBER_TEXT_BYTES], messages[NUMBER_TEXT_BYTES];
+    bool colour = colour_on(o, stdout);
+    if (!compilation_ok(c)) {
+        printf("%sfailed%s  %s, %d ranks\n", style_on(colour, STYLE_BAD), style_off(colour), path, ranks);
+        return;
+    }
+    printf("%sproved%s  %s, %d ranks: %zu properties, %s messages, %s\n", style_on(colour, STYLE_GOOD),
+           style_off(colour), path, ranks, c->proved.count, format_integer(messages, c->tasks->messages.count),
+           format_seconds(time, seconds));
+}
+
+static void print_json(struct json *j, const char *path, int32_t ranks, const struct compilation *c,
+                       double seconds) {
+    json_open(j, NULL, '{');
+    json_text(j, "file", path);
+    json_integer(j, "ranks", (uint64_t)ranks);
+    json_bool(j, "ok", compilation_ok(c));
+    if (compilation_ok(c)) {
+        json_text(j, "schedule", c->flow->name);
+        json_text(j, "dtype", dtype_name(c->setup.dtype));
+        json_text(j, "op", redop_name(c->setup.redop));
+        json_integer(j, "count", c->setup.count);
+        json_integer(j, "transfers", c->flow->transfers);
+        json_integer(j, "messages", c->tasks->messages.count);
+        json_integer(j, "tasks", c->tasks->tasks.count);
+        json_open(j, "proved", '[');
+        for (size_t i = 0; i < c->proved.count; i++) {
+            json_open(j, NULL, '{');
+            json_text(j, "property", c->proved.data[i].name);
+            json_text(j, "detail", c->proved.data[i].detail);
+            json_close(j, '}');
+        }
+        json_close(j, ']');
+    }
+    json_number(j, "seconds", seconds);
+    json_diagnostics(j, "diagnostics", c->diag);
+    json_close(j, '}');
+}
+
+static enum exit_code check_one(struct job *job, const char *path, int32_t ranks, bool alone,
+                                struct json *json) {
+    const struct options *o = job->o;
+    if (!job_set_ranks(job, ranks)) {
+        return EXIT_USAGE;
+    }
+    double started = now_seconds();
+    struct compilation *c = compile_file(path, &job->compile);
+    double seconds = now_seconds() - started;
+    enum exit_code code = report(o, c);
+    if (!c) {
+        return code;
+    }
+    if (json) {
+        print_json(json, path, ranks, c, seconds);
+    } else if (!o->quiet && !alone) {
+        print_line(o, path, ranks, c, seconds);
+    } else if (!o->quiet && code == EXIT_OK) {
+        print_proved(o, path, c);
+    }
+    compilation_free(c);
+    return code;
+}
+
+/* The first code that is not EXIT_OK; a wrong schedule does not keep the others from being checked. */
+static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t count, struct json *json) {
+    const struct options *o = job->o;
+    struct progress progress = progress_start(o);
+    uint64_t total = (uint64_t)o->operands.count * count, done = 0;
+    bool alone = total == 1;
+    enum exit_code code = EXIT_OK;
+    for (size_t f = 0; f < o->operands.count; f++) {
+        for (size_t i = 0; i < count; i++) {
+            progress_show(&progress, "checked", done++, total);
+            enum exit_code one = check_one(job, o->operands.items[f], ranks[i], alone, json);
+            code = code == EXIT_OK ? one : code;
+            if (one == EXIT_USAGE || one == EXIT_INTERNAL) {
+                f = o->operands.count;
+                break;
+            }
+        }
+    }
+    progress_end(&progress);
+    return code;
+}
+
+enum exit_code cmd_check(const struct options *o) {
+    if (!o->operands.count) {
+        return usage_error(o, "which file?");
+    }
+    for (size_t i = 0; i < o->operands.count; i++) {
+        if (!file_readable(o, o->operands.items[i])) {
+            return EXIT_IO;
+        }
+    }
+    struct job job;
+    size_t count;
+    enum exit_code code = EXIT_USAGE;
+    int32_t *ranks = ranks_parse(o, "8", &count);
+    if (ranks && job_start(&job, o)) {
+        struct json json = json_start(stdout);
+        if (o->json) {
+            json_open(&json, NULL, '[');
+        }
+        code = check_all(&job, ranks, count, o->json ? &json : NULL);
+        if (o->json) {
+            json_close(&json, ']');
+        }
+        job_free(&job);
+    }
+    free(ranks);
+    return code;
+}
