@@ -16,6 +16,7 @@
 #ifndef SLUICE_DSL_H
 #define SLUICE_DSL_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,19 +24,20 @@
 
 /* ---- arena.c ------------------------------------------------------------------------------ */
 
-/* Bump allocator. Memory is zeroed and freed all at once. With a limit (bytes, 0 = none) an allocation beyond it
- * calls on_limit once and must not return to the allocator: see arena_set_limit. */
+/* Bump allocator. Memory is zeroed and freed all at once. */
 struct arena;
 
 struct arena *arena_new(void); /* NULL when out of memory */
 void arena_free(struct arena *a);
-void *arena_alloc(struct arena *a, size_t bytes); /* zeroed, aligned to 16; aborts the compilation by longjmp
-                                                     to the arena's handler when memory is gone */
+void *arena_alloc(struct arena *a,
+                  size_t bytes); /* zeroed, aligned to 16; never NULL: see arena_set_limit */
 void *arena_array(struct arena *a, size_t count, size_t elem_bytes); /* checked product */
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_vprintf(struct arena *a, const char *format, va_list args);
 size_t arena_bytes(const struct arena *a); /* handed out so far */
-/* on_out_of_memory is called (once) with ctx when the limit or the machine's memory is reached; it must longjmp. */
+/* on_out_of_memory is called (once) with ctx when the limit (bytes handed out; 0: none) or the machine's memory is
+ * reached; it must not return (longjmp). Without a handler the program ends with a message. */
 void arena_set_limit(struct arena *a, size_t bytes, void (*on_out_of_memory)(void *ctx), void *ctx);
 
 /* The compiler's large arrays are not in the arena: see vec.h. */
@@ -59,7 +61,9 @@ struct location {
     uint32_t line, column; /* from 1; column counts code points, a tab counts as one */
 };
 struct location sources_locate(const struct sources *s, src_pos pos);
-const char *sources_text(const struct sources *s, src_pos pos, size_t *bytes); /* the file holding pos */
+const char *sources_text(const struct sources *s, src_pos pos,
+                         size_t *bytes);                    /* the file holding pos */
+src_pos sources_base(const struct sources *s, src_pos pos); /* of that file's first byte */
 
 /* ---- diag.c ------------------------------------------------------------------------------- */
 
@@ -75,7 +79,9 @@ unsigned diag_errors(const struct diag *d);
 bool diag_full(const struct diag *d); /* 20 errors: stop looking for more */
 /* file:line:col: error: ...\n source line \n ^~~~ ; tabs and UTF-8 keep the caret under the right column. */
 void diag_print(const struct diag *d, FILE *out, bool colour);
-void diag_print_json(const struct diag *d, FILE *out); /* one array of objects: severity, file, line, column, message, notes */
+void diag_print_json(
+    const struct diag *d,
+    FILE *out); /* one array of objects: severity, file, line, column, message, notes */
 
 /* ---- ast.c -------------------------------------------------------------------------------- */
 
@@ -84,23 +90,40 @@ enum expr_kind {
     EXPR_INT,     /* 42, 64K is not a token: plain decimal or 0x */
     EXPR_DECIMAL, /* 0.72, only as a codec argument */
     EXPR_NAME,
-    EXPR_UNARY,   /* - ! ~ */
-    EXPR_BINARY,  /* C's, and | also composes codecs; + - also on groups */
+    EXPR_UNARY,  /* - ! ~ */
+    EXPR_BINARY, /* C's, and | also composes codecs; + - also on groups */
     EXPR_TERNARY,
-    EXPR_CALL,    /* name(args): built-in, let function, or codec */
-    EXPR_INDEX,   /* group[i] */
-    EXPR_RANGE,   /* a..b, a..b step k, step *k, step /k: in for and in ranks() only */
+    EXPR_CALL,  /* name(args): built-in, let function, or codec */
+    EXPR_INDEX, /* group[i] */
+    EXPR_RANGE, /* a..b, a..b step k, step *k, step /k: in for and in ranks() only */
 };
 
 enum binary_op {
-    BIN_MUL, BIN_DIV, BIN_MOD, BIN_ADD, BIN_SUB, BIN_SHL, BIN_SHR, BIN_LT, BIN_LE, BIN_GT, BIN_GE, BIN_EQ, BIN_NE,
-    BIN_BITAND, BIN_XOR, BIN_BITOR, BIN_AND, BIN_OR,
+    BIN_MUL,
+    BIN_DIV,
+    BIN_MOD,
+    BIN_ADD,
+    BIN_SUB,
+    BIN_SHL,
+    BIN_SHR,
+    BIN_LT,
+    BIN_LE,
+    BIN_GT,
+    BIN_GE,
+    BIN_EQ,
+    BIN_NE,
+    BIN_BITAND,
+    BIN_XOR,
+    BIN_BITOR,
+    BIN_AND,
+    BIN_OR,
 };
 
 enum step_kind { STEP_NONE, STEP_ADD, STEP_MUL, STEP_DIV };
 
 struct expr {
     enum expr_kind kind;
+    unsigned depth; /* levels of operands, from 1; at most 256, so recursion over a tree is safe */
     struct span span;
     union {
         int64_t integer;
@@ -163,17 +186,38 @@ struct formal { /* of a schedule or def */
 enum buffer_role { ROLE_INPUT, ROLE_OUTPUT, ROLE_INOUT, ROLE_SCRATCH };
 
 enum collective {
-    COLL_NONE, COLL_ALLREDUCE, COLL_REDUCE_SCATTER, COLL_ALLGATHER, COLL_BROADCAST, COLL_REDUCE, COLL_GATHER,
-    COLL_SCATTER, COLL_ALLTOALL,
+    COLL_NONE,
+    COLL_ALLREDUCE,
+    COLL_REDUCE_SCATTER,
+    COLL_ALLGATHER,
+    COLL_BROADCAST,
+    COLL_REDUCE,
+    COLL_GATHER,
+    COLL_SCATTER,
+    COLL_ALLTOALL,
 };
 
 enum stmt_kind {
-    STMT_BUFFER, STMT_COPY, STMT_REDUCE, STMT_STEP, STMT_STAGE, STMT_CALL, STMT_LET, STMT_LET_FUNCTION, STMT_IF, STMT_FOR,
-    STMT_REQUIRE, STMT_COLLECTIVE, STMT_ENSURE_VALUE, STMT_ENSURE_IDENTICAL, STMT_SLICES,
+    STMT_BUFFER,
+    STMT_COPY,
+    STMT_REDUCE,
+    STMT_STEP,
+    STMT_STAGE,
+    STMT_CALL,
+    STMT_LET,
+    STMT_LET_FUNCTION,
+    STMT_IF,
+    STMT_FOR,
+    STMT_REQUIRE,
+    STMT_COLLECTIVE,
+    STMT_ENSURE_VALUE,
+    STMT_ENSURE_IDENTICAL,
+    STMT_SLICES,
 };
 
 struct stmt {
     enum stmt_kind kind;
+    unsigned depth; /* levels of blocks, from 1; at most 256 */
     struct span span;
     struct stmt *next;
     union {
@@ -187,7 +231,7 @@ struct stmt {
         struct {
             struct chunk_ref src, dst;
             struct expr *via; /* NULL: inherit */
-        } move; /* STMT_COPY, STMT_REDUCE */
+        } move;               /* STMT_COPY, STMT_REDUCE */
         struct {
             struct stmt *body;
         } step;
@@ -235,10 +279,10 @@ struct stmt {
         struct {
             struct chunk_ref left;
             bool is_sum;
-            struct chunk_ref term;         /* the single right-hand side, or the summand */
-            struct generator *sum_gens;    /* of sum(... for ...) */
+            struct chunk_ref term;      /* the single right-hand side, or the summand */
+            struct generator *sum_gens; /* of sum(... for ...) */
             struct expr *sum_where;
-            struct generator *generators;  /* the trailing for */
+            struct generator *generators; /* the trailing for */
             struct expr *where;
         } ensure; /* both ENSURE kinds; identical uses left, generators, where */
         struct {
@@ -265,12 +309,14 @@ struct schedule {
 
 /* A file and all it imports. Lets and defs of every file are one name space; each name is unique. */
 struct program {
-    struct stmt *lets;           /* top-level STMT_LET and STMT_LET_FUNCTION, in order of import */
+    struct stmt *lets; /* top-level STMT_LET and STMT_LET_FUNCTION, in order of import */
     struct def *defs;
-    struct schedule *schedules;  /* of the main file only: an imported file that has one is an error */
+    struct schedule
+        *schedules; /* of the main file only: an imported file that has one is an error */
 };
 
-void ast_print(const struct program *p, FILE *out); /* canonical source text: parses back to the same tree */
+void ast_print(const struct program *p,
+               FILE *out); /* canonical source text: parses back to the same tree */
 void expr_print(const struct expr *e, FILE *out);
 const char *binary_op_text(enum binary_op op);       /* "<<" */
 const char *collective_name(enum collective c);      /* "allreduce"; "none" */
@@ -280,18 +326,22 @@ const char *buffer_role_name(enum buffer_role role); /* "inout" */
 
 /* Reads a file for `import`: fills *text (arena) and *bytes, returns NULL or what went wrong. The default reads the
  * path relative to the importing file; tests pass their own. */
-typedef const char *(*import_reader)(void *ctx, struct arena *a, const char *path, char **text, size_t *bytes);
+typedef const char *(*import_reader)(void *ctx, struct arena *a, const char *path, char **text,
+                                     size_t *bytes);
 
 /* Parses text and, recursively, its imports. Always returns a tree (perhaps empty); diag_errors tells whether to use it.
  * Refuses, as one clear error each: text over 64 MiB, NUL bytes or invalid UTF-8 (a binary file), nesting deeper than 256,
  * an import cycle (the chain is in notes), a missing file. */
-struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text,
-                           size_t bytes, import_reader read, void *read_ctx);
+struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
+                           const char *text, size_t bytes, import_reader read, void *read_ctx);
 struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, const char *path);
+/* The default import_reader; ctx is not used. */
+const char *read_source_file(void *ctx, struct arena *a, const char *path, char **text,
+                             size_t *bytes);
 
 /* One expression and nothing else, for -D name=value: NULL after an error. The name is what messages call it. */
-struct expr *parse_expr_text(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text,
-                             size_t bytes);
+struct expr *parse_expr_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
+                             const char *text, size_t bytes);
 
 /* Nearest name for "did you mean": NULL when nothing is close. candidates is NULL-terminated. */
 const char *nearest_name(const char *name, const char *const *candidates);
