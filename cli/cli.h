@@ -154,4 +154,9 @@ void generate_help(FILE *out);
 /* The tasks as a graph for Graphviz: a box a rank, waits solid, messages dashed. */
 void show_dot(const struct compilation *c, FILE *out);
 
+/* ---- bench_compile.c, bench_codec.c -------------------------------------------------------- */
+
+enum exit_code bench_compile(const struct options *o, const char *path); /* path NULL: a ring */
+enum exit_code bench_codec(const struct options *o, const char *path);   /* path NULL: made up */
+
 #endif
