@@ -46,6 +46,7 @@ struct parser {
     struct token statement; /* first token of the current statement */
     bool at_statement;      /* the next token starts one */
     src_pos boundary;       /* end of the `;`, `{` or `}` before the current token's statement */
+    src_pos stray_end;      /* end of the last character that is no token */
     src_pos complained;     /* where the scanner last reported text that is no token */
     bool skip_block;        /* the token in error opened a block, which recovery skips */
     bool gave_up; /* too deep, or too many errors: the rest of the text is not looked at */

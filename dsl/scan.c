@@ -127,6 +127,11 @@ void scan_stray(struct parser *p, struct span at, const char *text, size_t bytes
     utf8_decode(text, bytes, &code);
     if (code == 0xFEFF && at.begin == p->base)
         return; /* a byte order mark */
+    if (p->stray_end == at.begin) {
+        p->stray_end = at.end; /* one message for a run of them */
+        return;
+    }
+    p->stray_end = at.end;
     const char *meant = meant_by(code);
     const char *c = arena_strndup(p->arena, text, bytes);
     if (meant && meant[0] == ' ')

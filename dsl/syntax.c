@@ -96,7 +96,7 @@ static const char *text_of(const struct parser *p, struct token t) {
 
 static const char *quoted(const struct parser *p, struct token t) {
     if (t.kind == T_END)
-        return p->base && p->sources ? "end of file" : "end of text";
+        return "end of file";
     if (t.kind == T_STRING)
         return arena_printf(p->arena, "string %s", text_of(p, t));
     return arena_printf(p->arena, "'%s'", text_of(p, t));
@@ -246,11 +246,24 @@ static bool missing_expression(struct parser *p, const struct syntax_error *e) {
     return true;
 }
 
+/* What may follow inside brackets besides operators. */
 static bool missing_bracket(struct parser *p, const struct syntax_error *e) {
-    const char *closer = expects(e, ")") ? ")" : expects(e, "]") ? "]" : NULL;
-    if (!closer)
+    static const char *const marks[] = {"=", ",", "]", ")"};
+    const char *wanted[sizeof marks / sizeof *marks];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (expects(e, marks[i]))
+            wanted[n++] = marks[i];
+    if (!expects(e, ")") && !expects(e, "]"))
         return false;
-    diag_report(p->diag, SEV_ERROR, p->current.at, "expected '%s' after %s, %s", closer,
+    const char *list = "";
+    for (size_t i = 0; i < n; i++)
+        list = arena_printf(p->arena, "%s%s'%s'", list,
+                            i == 0       ? ""
+                            : i + 1 == n ? " or "
+                                         : ", ",
+                            wanted[i]);
+    diag_report(p->diag, SEV_ERROR, p->current.at, "expected %s after %s, %s", list,
                 quoted(p, p->previous), what_was_found(p, e));
     note_open_bracket(p);
     return true;
@@ -289,6 +302,9 @@ static bool missing_name(struct parser *p, const struct syntax_error *e) {
         break;
     case T_COLLECTIVE:
         what = "name of a collective";
+        break;
+    case T_LPAREN:
+        what = "parameter name";
         break;
     default:
         break;
@@ -365,12 +381,15 @@ void syntax_report(struct parser *p, const struct syntax_error *e) {
     p->skip_block = found(e, "{");
     if (p->gave_up)
         return;
-    if (p->complained >= p->boundary)
-        return; /* the scanner has spoken about this statement */
+    if (p->complained >= p->boundary) {
+        p->boundary =
+            p->current.at.end; /* the scanner has spoken about this statement; once is enough */
+        return;
+    }
     bool spoken = unclosed_block(p, e) || assignment(p, e) || keyword_as_name(p, e) ||
                   chunk_reference(p, e) || missing_semicolon(p, e) || missing_range(p, e) ||
-                  missing_in(p, e) || missing_body(p, e) || missing_expression(p, e) ||
-                  missing_bracket(p, e) || missing_parameter(p, e) || missing_name(p, e) ||
+                  missing_in(p, e) || missing_body(p, e) || missing_parameter(p, e) ||
+                  missing_expression(p, e) || missing_bracket(p, e) || missing_name(p, e) ||
                   not_a_call(p, e) || not_a_statement(p, e);
     if (!spoken)
         anything_else(p, e);
