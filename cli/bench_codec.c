@@ -85,13 +85,26 @@ static const char *run_once(struct bench *b, const struct codec *c, char *slot, 
     return s == CODEC_OK ? NULL : reason ? reason : "was not decoded";
 }
 
-static enum exit_code measure(struct bench *b, const char *text, struct result *r) {
+/* Whether each text is a codec for this type; the first that is not is told. */
+static bool codecs_known(const struct bench *b, const char *const *codecs) {
     struct codec c;
     char error[256];
+    for (; *codecs; codecs++) {
+        if (!codec_parse(*codecs, &c, error, sizeof error) ||
+            !codec_check(&c, b->dtype, error, sizeof error)) {
+            usage_error(b->o, "%s: %s", *codecs, error);
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum exit_code measure(struct bench *b, const char *text, struct result *r) {
+    struct codec c;
     *r = (struct result){.encode_seconds = INFINITY, .decode_seconds = INFINITY};
-    if (!codec_parse(text, &c, error, sizeof error) || !codec_check(&c, b->dtype, error, sizeof error)) {
-        complain(b->o, "%s: %s", text, error);
-        return EXIT_USAGE;
+    char error[256];
+    if (!codec_parse(text, &c, error, sizeof error)) {
+        return EXIT_INTERNAL; /* codecs_known has seen it */
     }
     codec_format(&c, r->name, sizeof r->name);
     uint64_t slot_bytes = codec_worst_bytes(&c, b->dtype, b->elems);
@@ -162,8 +175,8 @@ static enum exit_code measure_all(struct bench *b, const char *const *codecs) {
         struct result r;
         enum exit_code one = measure(b, *codecs, &r);
         code = code == EXIT_OK ? one : code;
-        if (one != EXIT_OK && one != EXIT_RESULT) {
-            continue;
+        if (one == EXIT_INTERNAL) {
+            break;
         }
         if (b->o->json) {
             json_result(&j, b, &r);
@@ -229,7 +242,7 @@ enum exit_code bench_codec(const struct options *o, const char *path) {
     } else if (b.dtype == DTYPE_F16 || b.dtype == DTYPE_BF16) {
         codecs = for_floats;
     }
-    enum exit_code code = fill(&b, &job, path);
+    enum exit_code code = codecs_known(&b, codecs) ? fill(&b, &job, path) : EXIT_USAGE;
     if (code == EXIT_OK) {
         code = measure_all(&b, codecs);
     }
