@@ -1,5 +1,5 @@
-/* The arena: bump allocation in growing blocks, zeroed, freed all at once. Large requests get a block of their own, so
- * that they do not waste the rest of the current one. */
+/* The arena: bump allocation in growing blocks, zeroed, freed all at once. Large requests get a
+ * block of their own, so that they do not waste the rest of the current one. */
 #include "dsl/dsl.h"
 
 #include <stdarg.h>

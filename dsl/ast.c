@@ -1,5 +1,5 @@
-/* Constructors of the tree, one a rule of the grammar. They check what only the text's shape decides: depth, the
- * kinds of parameters, names that a file defines twice. */
+/* Constructors of the tree, one a rule of the grammar. They check what only the text's shape
+ * decides: depth, the kinds of parameters, names that a file defines twice. */
 #include "dsl/parser.h"
 
 #include <string.h>
@@ -197,7 +197,8 @@ struct chunk_ref chunk_ref_of(struct span at, struct name buffer, struct expr *i
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-/* Too deep: an empty `slices 0`-like leaf would be read as a statement, so the block is dropped instead. */
+/* Too deep: an empty `slices 0`-like leaf would be read as a statement, so the block is dropped
+ * instead. */
 static struct stmt *stmt_new(struct span at, struct parser *p, enum stmt_kind kind,
                              struct stmt_list *body) {
     struct stmt *s = arena_alloc(p->arena, sizeof *s);

@@ -1,5 +1,6 @@
-/* The canonical text of a tree. It parses back to the same tree: brackets stand where precedence needs them and nowhere
- * else, everything has one spelling. Imported lets and defs are printed with the rest, so the text stands alone. */
+/* The canonical text of a tree. It parses back to the same tree: brackets stand where precedence
+ * needs them and nowhere else, everything has one spelling. Imported lets and defs are printed
+ * with the rest, so the text stands alone. */
 #include "dsl/dsl.h"
 
 #include <inttypes.h>

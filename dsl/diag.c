@@ -1,10 +1,11 @@
-/* Messages. Collected while the compiler looks for more, then printed as clang prints them, or as JSON.
+/* Messages. Collected while the compiler looks for more, then printed as clang prints them, or
+ * as JSON.
  *
  *     ring.slc:4:22: error: expected '@' after chunk index, found ';'
  *         copy data[0] -> dst[0];
  *                      ^~
  *     ring.slc:3:5: note: ...
- */
+ * / */
 #include "dsl/parser.h"
 
 #include <stdarg.h>
@@ -139,7 +140,8 @@ static const char *severity_colour(enum severity sev) {
     return "";
 }
 
-/* One character at the start of text, as it may be shown: never a control character, never invalid UTF-8. */
+/* One character at the start of text, as it may be shown: never a control character, never
+ * invalid UTF-8. */
 struct shown {
     size_t bytes;      /* taken from the text */
     const char *print; /* NULL: the text itself */

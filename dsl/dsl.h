@@ -36,8 +36,9 @@ char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vprintf(struct arena *a, const char *format, va_list args);
 size_t arena_bytes(const struct arena *a); /* handed out so far */
-/* on_out_of_memory is called (once) with ctx when the limit (bytes handed out; 0: none) or the machine's memory is
- * reached; it must not return (longjmp). Without a handler the program ends with a message. */
+/* on_out_of_memory is called (once) with ctx when the limit (bytes handed out; 0: none) or the
+ * machine's memory is reached; it must not return (longjmp). Without a handler the program ends
+ * with a message. */
 void arena_set_limit(struct arena *a, size_t bytes, void (*on_out_of_memory)(void *ctx), void *ctx);
 
 /* The compiler's large arrays are not in the arena: see vec.h. */
@@ -53,7 +54,8 @@ struct span {
 struct sources; /* the files, in the order they were opened */
 
 struct sources *sources_new(struct arena *a);
-/* Adds text under a name (copied); returns the position of its first byte, 0 when it would not fit (>1 GiB in all). */
+/* Adds text under a name (copied); returns the position of its first byte, 0 when it would not
+ * fit (>1 GiB in all). */
 src_pos sources_add(struct sources *s, const char *name, const char *text, size_t bytes);
 
 struct location {
@@ -72,12 +74,14 @@ enum severity { SEV_ERROR, SEV_WARNING, SEV_NOTE };
 struct diag; /* collects messages; at most 20 errors are kept, all are counted */
 
 struct diag *diag_new(struct arena *a, struct sources *s);
-/* A note belongs to the error or warning before it, and is dropped with it. Messages are lower case, no full stop. */
+/* A note belongs to the error or warning before it, and is dropped with it. Messages are lower
+ * case, no full stop. */
 void diag_report(struct diag *d, enum severity sev, struct span at, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 unsigned diag_errors(const struct diag *d);
 bool diag_full(const struct diag *d); /* 20 errors: stop looking for more */
-/* file:line:col: error: ...\n source line \n ^~~~ ; tabs and UTF-8 keep the caret under the right column. */
+/* file:line:col: error: ...\n source line \n ^~~~ ; tabs and UTF-8 keep the caret under the
+ * right column. */
 void diag_print(const struct diag *d, FILE *out, bool colour);
 void diag_print_json(
     const struct diag *d,
@@ -307,7 +311,8 @@ struct schedule {
     struct schedule *next;
 };
 
-/* A file and all it imports. Lets and defs of every file are one name space; each name is unique. */
+/* A file and all it imports. Lets and defs of every file are one name space; each name is
+ * unique. */
 struct program {
     struct stmt *lets; /* top-level STMT_LET and STMT_LET_FUNCTION, in order of import */
     struct def *defs;
@@ -324,14 +329,15 @@ const char *buffer_role_name(enum buffer_role role); /* "inout" */
 
 /* ---- parse.c ------------------------------------------------------------------------------ */
 
-/* Reads a file for `import`: fills *text (arena) and *bytes, returns NULL or what went wrong. The default reads the
- * path relative to the importing file; tests pass their own. */
+/* Reads a file for `import`: fills *text (arena) and *bytes, returns NULL or what went wrong.
+ * The default reads the path relative to the importing file; tests pass their own. */
 typedef const char *(*import_reader)(void *ctx, struct arena *a, const char *path, char **text,
                                      size_t *bytes);
 
-/* Parses text and, recursively, its imports. Always returns a tree (perhaps empty); diag_errors tells whether to use it.
- * Refuses, as one clear error each: text over 64 MiB, NUL bytes or invalid UTF-8 (a binary file), nesting deeper than 256,
- * an import cycle (the chain is in notes), a missing file. */
+/* Parses text and, recursively, its imports. Always returns a tree (perhaps empty); diag_errors
+ * tells whether to use it. Refuses, as one clear error each: text over 64 MiB, NUL bytes or
+ * invalid UTF-8 (a binary file), nesting deeper than 256, an import cycle (the chain is in
+ * notes), a missing file. */
 struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
                            const char *text, size_t bytes, import_reader read, void *read_ctx);
 struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, const char *path);
@@ -339,7 +345,8 @@ struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, c
 const char *read_source_file(void *ctx, struct arena *a, const char *path, char **text,
                              size_t *bytes);
 
-/* One expression and nothing else, for -D name=value: NULL after an error. The name is what messages call it. */
+/* One expression and nothing else, for -D name=value: NULL after an error. The name is what
+ * messages call it. */
 struct expr *parse_expr_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
                              const char *text, size_t bytes);
 

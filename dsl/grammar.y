@@ -1,9 +1,9 @@
-/* The grammar. Rules stand in the order of LANGUAGE.md; each section names its chapter there. An action is one
- * constructor call; what is wrong with the meaning of a tree is found later, from the tree.
+/* The grammar. Rules stand in the order of LANGUAGE.md; each section names its chapter there. An
+ * action is one constructor call; what is wrong with the meaning of a tree is found later, from
+ * the tree.
  *
- * Recovery: a statement in error is skipped to its `;`, a block in its way included (see next_token), or to the `}`
- * of the block it stands in. A missing `;` is taken as read.
- */
+ * Recovery: a statement in error is skipped to its `;`, a block in its way included (see
+ * next_token), or to the `}` of the block it stands in. A missing `;` is taken as read. / */
 %code requires {
 #include "dsl/parser.h"
 }
@@ -72,7 +72,8 @@ static const struct loop_head no_loop;
 %type <struct name> name
 %type <struct formal_list> let_formals
 %type <struct stmt_list> block statements else
-%type <struct stmt *> statement let if for require buffer move step stage call collective ensure slices
+%type <struct stmt *> statement let if for require buffer move step stage call
+%type <struct stmt *> collective ensure slices
 %type <struct generator_list> generators
 %type <struct generator *> generator
 %type <struct loop_head> loop_head loop_opt
@@ -118,7 +119,7 @@ item:
 
 semi:
     ";"
-|   error                                   /* taken as read; not yyerrok, or one mistake has two messages */
+|   error                                   /* taken as read; yyerrok would say it twice */
 ;
 
 name:
@@ -338,7 +339,8 @@ call:
 
 collective:
     "collective" name root on semi          { $$ = stmt_collective(@$, p, $2, $3, $4); }
-|   "collective" "reduce" root on semi      { $$ = stmt_collective(@$, p, name_of(@2, "reduce"), $3, $4); }
+|   "collective" "reduce" root on semi      { $$ = stmt_collective(@$, p, name_of(@2, "reduce"),
+                                                                   $3, $4); }
 ;
 
 root:

@@ -96,8 +96,8 @@ struct loader {
     struct schedule **schedules_end;
 };
 
-/* The path of an import, from the folder of the file that has it: `.`, `..` and doubled slashes folded, so that a
- * file has one name. */
+/* The path of an import, from the folder of the file that has it: `.`, `..` and doubled slashes
+ * folded, so that a file has one name. */
 static char *import_path(struct arena *a, const char *from, const char *path) {
     const char *slash = strrchr(from, '/');
     size_t folder = path[0] == '/' || !slash ? 0 : (size_t)(slash - from) + 1;

@@ -1,4 +1,5 @@
-/* Private to dsl/: what the scanner, the grammar, the wording of syntax errors and the driver share. */
+/* Private to dsl/: what the scanner, the grammar, the wording of syntax errors and the driver
+ * share. */
 #ifndef SLUICE_DSL_PARSER_H
 #define SLUICE_DSL_PARSER_H
 

@@ -1,5 +1,6 @@
-/* The files of a compilation in one position space. A position is a file's base plus a byte offset; files take
- * consecutive ranges, one number apart, so that the end of a file is a position of that file too. */
+/* The files of a compilation in one position space. A position is a file's base plus a byte
+ * offset; files take consecutive ranges, one number apart, so that the end of a file is a
+ * position of that file too. */
 #include "dsl/dsl.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The wording of syntax errors. Bison tells what it found and what it could have taken; the tokens before tell what was
- * being written. The first rule that fits speaks. */
+/* The wording of syntax errors. Bison tells what it found and what it could have taken; the
+ * tokens before tell what was being written. The first rule that fits speaks. */
 #include "dsl/parser.h"
 
 #include <string.h>
@@ -127,7 +127,7 @@ static void note_open_bracket(struct parser *p) {
                     quoted(p, p->innermost));
 }
 
-/* ---- the rules, most telling first: true when one has spoken ---------------------------------- */
+/* ---- the rules, most telling first: true when one has spoken ------------------------------ */
 
 static bool unclosed_block(struct parser *p, const struct syntax_error *e) {
     bool top_level_only = found(e, "schedule") || found(e, "def") || found(e, "import");

@@ -1,5 +1,5 @@
-/* UTF-8: decoding, and how many terminal columns a character takes. Independent of the locale, so that messages are the
- * same bytes everywhere. */
+/* UTF-8: decoding, and how many terminal columns a character takes. Independent of the locale,
+ * so that messages are the same bytes everywhere. */
 #include "dsl/parser.h"
 
 size_t utf8_decode(const char *text, size_t bytes, uint32_t *code) {

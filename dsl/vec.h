@@ -1,15 +1,14 @@
-/* Growable arrays of fixed-size elements, on malloc: for the compiler's large arrays, where an arena would keep
- * every outgrown copy.
+/* Growable arrays of fixed-size elements, on malloc: for the compiler's large arrays, where an
+ * arena would keep every outgrown copy.
  *
  *     VEC(struct task) tasks = {0};
  *     VEC_PUSH(&tasks, (struct task){.lane = 1});
  *     for (size_t i = 0; i < tasks.count; i++) use(&tasks.data[i]);
  *     VEC_FREE(&tasks);
  *
- * Sizes are checked. When memory is gone the program ends with a message, unless the array has a guard: then the guard's
- * limit holds over all arrays that share it, and its handler is called, which must not return (longjmp). Pointers into
- * `data` die with the next push.
- */
+ * Sizes are checked. When memory is gone the program ends with a message, unless the array has a
+ * guard: then the guard's limit holds over all arrays that share it, and its handler is called,
+ * which must not return (longjmp). Pointers into `data` die with the next push. / */
 #ifndef SLUICE_VEC_H
 #define SLUICE_VEC_H
 
