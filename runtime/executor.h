@@ -1,0 +1,136 @@
+/* What cli/ and tests see of runtime/: plans that run on the CPU with real data.
+ *
+ *   plan.c          source text -> compiled, with its repair, ready to run again and again
+ *   executor_cpu.c  runs all ranks of one compiled plan on threads; consensus, repair, commit
+ *   learn.c         slot sizes learned from what encodings needed
+ *
+ *     struct plan *p = plan_new_file("ring.slc", &compile_options, &run_options);
+ *     if (!plan_ready(p)) ...                        // plan_error, plan_compilation(p)->diag
+ *     plan_run(p, send, recv);                       // RUN_OK: recv holds the result
+ *     plan_adapt(p);                                 // smaller slots for the next run
+ *     const struct run_stats *s = plan_stats(p);
+ *     plan_free(p);
+ *
+ * Memory of a rank, as the caller sees it: `send` is the rank's input and inout buffers in the order
+ * of declaration, end to end; `recv` its inout and output buffers likewise. Both may be the same
+ * memory, or overlap in any way. Private to runtime/: engine.h. Beside it stand reference.h (what the
+ * result must be) and inputs.h (values to run on).
+ */
+#ifndef SLUICE_EXECUTOR_H
+#define SLUICE_EXECUTOR_H
+
+#include "compiler/compiler.h"
+
+enum run_status {
+    RUN_OK,
+    RUN_BAD_ARGUMENT, /* a buffer is missing */
+    RUN_BAD_SCHEDULE, /* the compilation reported errors */
+    RUN_NO_MEMORY,    /* or more than the limit */
+    RUN_INTERNAL, /* a fault of the compiler or the executor: the plan cannot be run as it stands */
+};
+
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+/* What the runs so far moved and spent in one stage. Bytes and messages are those of one run that did not
+ * overflow, times the runs; what repairs moved is counted apart. Seconds are summed over threads. */
+struct run_stage {
+    const char *name;      /* "" outside any stage */
+    uint64_t messages;     /* one a slice */
+    uint64_t raw_bytes;    /* elements in messages x their size */
+    uint64_t wire_bytes;   /* slots: what travelled */
+    uint64_t needed_bytes; /* what the encodings in them took, or would have taken */
+    uint64_t encodings;    /* pieces encoded */
+    uint64_t overflows;    /* pieces that did not fit or whose input was lost */
+    double encode_seconds, decode_seconds, reduce_seconds, transfer_seconds;
+};
+
+struct run_stats {
+    uint64_t runs;
+    uint64_t repairs;           /* runs that overflowed and were done again by the repair plan */
+    uint64_t adaptations;       /* by plan_adapt */
+    uint64_t repair_wire_bytes; /* in the repairs */
+    double wall_seconds, best_seconds, last_seconds; /* of all runs, of the fastest, of the last */
+    uint64_t arena_bytes;                            /* largest arena of a rank, after reuse */
+    uint64_t arena_unshared_bytes;                   /* the same without reuse */
+    uint64_t total_bytes; /* of everything the executor holds, all ranks */
+    int threads;
+    uint32_t stages;
+    const struct run_stage *stage; /* [stages], lives as long as what was asked */
+    struct run_stage total;
+};
+
+/* ---- executor_cpu.c ------------------------------------------------------------------------- */
+
+struct run_options {
+    int threads;                 /* 0: one a rank, at most the machine's cores */
+    uint64_t memory_limit_bytes; /* 0: the machine's memory */
+    /* Called on the thread that runs, some ten times a second, with tasks done. NULL: never. */
+    void (*progress)(void *ctx, uint64_t done, uint64_t of);
+    void *progress_ctx;
+    /* Starts a worker as pthread_create does; tests pass one that fails. NULL: pthread_create. */
+    int (*start_thread)(void *thread, void *(*body)(void *), void *arg);
+};
+
+struct executor;
+
+/* Elements of a rank's send and recv memory. */
+uint64_t io_send_elems(const struct flow *f, int32_t rank);
+uint64_t io_recv_elems(const struct flow *f, int32_t rank);
+
+/* Whether some piece of the plan may not fit its slot, so that it needs a repair plan beside it. */
+bool tasks_can_overflow(const struct tasks *t);
+
+/* Makes ready to run `t` (all ranks, after slots), and `repair` where t can overflow. Both must
+ * outlive the executor. All memory is taken here. NULL: *status and err say why. */
+struct executor *executor_new(const struct tasks *t, const struct tasks *repair,
+                              const struct run_options *o, enum run_status *status, char *err,
+                              size_t err_bytes);
+void executor_free(struct executor *e);
+
+/* Runs all ranks. send and recv have a pointer a rank (NULL where it has no elements). What recv holds
+ * is changed only on RUN_OK; send is never written, but where it shares memory with recv. Not to be
+ * called by two threads at a time on one executor. */
+enum run_status executor_run(struct executor *e, const void *const *send, void *const *recv);
+const char *executor_error(const struct executor *e); /* of the last run; "" */
+const struct run_stats *executor_stats(const struct executor *e);
+/* [encodings * slices] bytes that each piece needed in the last run, 0: not known. */
+const uint64_t *executor_needs(const struct executor *e, size_t *count);
+
+/* ---- learn.c -------------------------------------------------------------------------------- */
+
+/* Remembers what each piece of bounded size needed, over runs and re-compilations of one schedule with
+ * one setup. A slot is the largest need of the last LEARN_WINDOW runs or more, and a margin: 1/64 of it
+ * and 256 bytes, up to a multiple of 128; never more than the worst case. */
+struct learned;
+#define LEARN_WINDOW 8
+
+struct learned *learned_new(const struct tasks *t); /* NULL: no memory */
+void learned_free(struct learned *l);
+void learned_observe(struct learned *l, const uint64_t *needs, size_t count);
+/* setup.slot_bytes for the next compilation, valid until the next call; NULL with *count 0 before any
+ * observation. */
+const uint64_t *learned_slots(struct learned *l, size_t *count);
+
+/* ---- plan.c --------------------------------------------------------------------------------- */
+
+struct plan;
+
+/* Compiles, compiles the repair when some piece can overflow, and makes ready to run. Options are
+ * copied. NULL only when there is no memory at all. */
+struct plan *plan_new_file(const char *path, const struct compile_options *c,
+                           const struct run_options *r);
+struct plan *plan_new_text(const char *name, const char *text, size_t bytes,
+                           const struct compile_options *c, const struct run_options *r);
+bool plan_ready(const struct plan *p);
+enum run_status plan_status(const struct plan *p); /* of making it, or of the last run */
+const char *plan_error(const struct plan *p); /* in words; "" when all is well or diag has them */
+/* The one in use; NULL: no memory. */
+const struct compilation *plan_compilation(const struct plan *p);
+enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv);
+/* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed. Results
+ * never change. A failure leaves the plan as it was. */
+enum run_status plan_adapt(struct plan *p);
+const struct run_stats *plan_stats(const struct plan *p); /* over all adaptations */
+void plan_free(struct plan *p);
+
+#endif
