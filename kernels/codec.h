@@ -176,7 +176,7 @@ enum codec_status {
 
 /* Encodes elems elements into the slot, whose size must be at least codec_least_bytes.
  * need_bytes (may be NULL) is the size of the slot that would just have been enough, fit or not.
- * Bytes of the slot behind the encoding are left alone; nothing is written past slot_bytes. On
+ * Bytes of the slot behind the encoding are unspecified; nothing is written past slot_bytes. On
  * CODEC_OVERFLOW the header carries the mark and the rest of the slot is unspecified. */
 enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src,
                                uint64_t elems, void *slot, uint64_t slot_bytes,
