@@ -77,7 +77,8 @@ bool irlex_ranks(struct irlex *lex, int32_t ranks, const int32_t **member, int32
 /* Reports once; the first one wins. */
 void irlex_error(struct irlex *lex, struct span at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void irlex_unexpected(struct irlex *lex, const char *expected); /* "expected 'send', found 'sand'" */
+void irlex_unexpected(struct irlex *lex,
+                      const char *expected); /* "expected 'send', found 'sand'" */
 
 /* What irlex_ranks reads. */
 void ranks_print(const int32_t *member, int32_t members, FILE *out);
