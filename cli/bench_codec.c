@@ -17,7 +17,7 @@ struct bench {
     const struct options *o;
     enum dtype dtype;
     uint64_t elems, raw_bytes;
-    char *input, *output;
+    void *input, *output;
 };
 
 struct result {
@@ -56,10 +56,11 @@ static bool within_bound(const struct bench *b, const struct codec *c) {
         uint64_t to = from + unit < b->elems ? from + unit : b->elems;
         double block_max = 0;
         for (uint64_t i = from; i < to; i++) {
-            block_max = fmax(block_max, fabs(element(b->dtype, b->input + i * step)));
+            block_max = fmax(block_max, fabs(element(b->dtype, (const char *)b->input + i * step)));
         }
         for (uint64_t i = from; i < to; i++) {
-            double in = element(b->dtype, b->input + i * step), out = element(b->dtype, b->output + i * step);
+            double in = element(b->dtype, (const char *)b->input + i * step),
+                   out = element(b->dtype, (const char *)b->output + i * step);
             double bound = codec_error_bound(c, b->dtype, fabs(in), block_max);
             if (isfinite(in) && isfinite(bound) && !(fabs(out - in) <= bound)) {
                 return false;
@@ -73,7 +74,8 @@ static const char *run_once(struct bench *b, const struct codec *c, char *slot, 
                             char *scratch, struct result *r) {
     const char *reason = NULL;
     double start = now_seconds();
-    enum codec_status s = codec_encode(c, b->dtype, b->input, b->elems, slot, slot_bytes, &r->wire_bytes, scratch);
+    enum codec_status s =
+        codec_encode(c, b->dtype, b->input, b->elems, slot, slot_bytes, &r->wire_bytes, scratch);
     double middle = now_seconds();
     if (s != CODEC_OK) {
         return "did not fit its worst case";
@@ -142,8 +144,9 @@ static double ratio(const struct bench *b, const struct result *r) {
 
 static void print_result(const struct bench *b, const struct result *r) {
     char bytes[NUMBER_TEXT_BYTES];
-    printf("%-24s %14s %8.4f %10.2f %10.2f  %s\n", r->name, format_integer(bytes, r->wire_bytes), ratio(b, r),
-           rate(b, r->encode_seconds), rate(b, r->decode_seconds), r->wrong ? r->wrong : "ok");
+    printf("%-24s %14s %8.4f %10.2f %10.2f  %s\n", r->name, format_integer(bytes, r->wire_bytes),
+           ratio(b, r), rate(b, r->encode_seconds), rate(b, r->decode_seconds),
+           r->wrong ? r->wrong : "ok");
 }
 
 static void json_result(struct json *j, const struct bench *b, const struct result *r) {
@@ -167,9 +170,10 @@ static enum exit_code measure_all(struct bench *b, const char *const *codecs) {
         json_integer(&j, "raw_bytes", b->raw_bytes);
         json_open(&j, "codecs", '[');
     } else {
-        printf("%s elements of %s, %s, one core\n", format_integer(elems, b->elems), dtype_name(b->dtype),
-               format_bytes(bytes, b->raw_bytes));
-        printf("%-24s %14s %8s %10s %10s\n", "codec", "wire bytes", "ratio", "enc GB/s", "dec GB/s");
+        printf("%s elements of %s, %s, one core\n", format_integer(elems, b->elems),
+               dtype_name(b->dtype), format_bytes(bytes, b->raw_bytes));
+        printf("%-24s %14s %8s %10s %10s\n", "codec", "wire bytes", "ratio", "enc GB/s",
+               "dec GB/s");
     }
     for (; *codecs; codecs++) {
         struct result r;
@@ -194,24 +198,29 @@ static enum exit_code measure_all(struct bench *b, const char *const *codecs) {
 /* The input, and room of the same size for what comes back. */
 static enum exit_code fill(struct bench *b, const struct job *job, const char *path) {
     const struct options *o = b->o;
-    size_t bytes, elem_bytes = dtype_bytes(b->dtype);
+    uint64_t seed, elem_bytes = dtype_bytes(b->dtype);
+    enum input_kind kind;
+    char error[256];
+    if (!generator_parse(o, &kind, &seed)) {
+        return EXIT_USAGE;
+    }
     if (path) {
-        b->input = file_read(o, path, MAX_INPUT_BYTES, &bytes);
-        if (!b->input) {
-            return EXIT_IO;
-        }
-        if (bytes % elem_bytes != 0) {
-            complain(o, "%s has %zu bytes, no multiple of the %zu of %s", path, bytes, elem_bytes,
-                     dtype_name(b->dtype));
+        struct input_file file;
+        if (!input_file_read(path, b->dtype, MAX_INPUT_BYTES, &file, error, sizeof error)) {
+            complain(o, "%s", error);
             return EXIT_INPUT;
         }
-        b->elems = bytes / elem_bytes;
+        b->input = file.data;
+        b->elems = file.elems;
     } else {
         b->elems = o->count >= 0 || o->bytes >= 0 ? job->compile.setup.count : DEFAULT_ELEMS;
         if (b->elems > MAX_INPUT_BYTES / elem_bytes) {
             return usage_error(o, "at most 1 GiB");
         }
         b->input = malloc(b->elems * elem_bytes + 1);
+        if (b->input) {
+            input_generate(kind, b->dtype, seed, 0, 0, b->elems, b->input);
+        }
     }
     b->raw_bytes = b->elems * elem_bytes;
     b->output = malloc(b->raw_bytes + 1);
@@ -220,14 +229,13 @@ static enum exit_code fill(struct bench *b, const struct job *job, const char *p
         return EXIT_INTERNAL;
     }
     memset(b->output, 0, b->raw_bytes);
-    uint64_t seed = o->seed >= 0 ? (uint64_t)o->seed : 1;
-    const char *kind = o->generate ? o->generate : "normal";
-    return path || generate_values(o, b->dtype, kind, seed, b->input, b->elems) ? EXIT_OK : EXIT_USAGE;
+    return EXIT_OK;
 }
 
 enum exit_code bench_codec(const struct options *o, const char *path) {
     static const char *const for_floats[] = {"none", "pack", "quant(8)", "quant(4)", NULL};
-    static const char *const for_f32[] = {"none", "pack", "cast(bf16)", "cast(bf16) | pack", "quant(8)", "quant(4)", NULL};
+    static const char *const for_f32[] = {"none",     "pack",     "cast(bf16)", "cast(bf16) | pack",
+                                          "quant(8)", "quant(4)", NULL};
     static const char *const for_others[] = {"none", NULL};
     struct job job;
     if (!job_start(&job, o)) {

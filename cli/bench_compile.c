@@ -13,23 +13,22 @@
 #include <unistd.h>
 
 /* N chunks on N ranks, 2 (N - 1) steps: 2 N (N - 1) transfers. */
-static const char ring_text[] =
-    "schedule bench_ring(codec wire = pack) {\n"
-    "    collective allreduce;\n"
-    "    inout data[N];\n"
-    "    stage scatter via wire {\n"
-    "        for s in 0..N-1 { step { for r in 0..N {\n"
-    "            let c = mod(r - s - 1, N);\n"
-    "            reduce data[c]@r -> data[c]@mod(r + 1, N);\n"
-    "        } } }\n"
-    "    }\n"
-    "    stage gather via wire {\n"
-    "        for s in 0..N-1 { step { for r in 0..N {\n"
-    "            let c = mod(r - s, N);\n"
-    "            copy data[c]@r -> data[c]@mod(r + 1, N);\n"
-    "        } } }\n"
-    "    }\n"
-    "}\n";
+static const char ring_text[] = "schedule bench_ring(codec wire = pack) {\n"
+                                "    collective allreduce;\n"
+                                "    inout data[N];\n"
+                                "    stage scatter via wire {\n"
+                                "        for s in 0..N-1 { step { for r in 0..N {\n"
+                                "            let c = mod(r - s - 1, N);\n"
+                                "            reduce data[c]@r -> data[c]@mod(r + 1, N);\n"
+                                "        } } }\n"
+                                "    }\n"
+                                "    stage gather via wire {\n"
+                                "        for s in 0..N-1 { step { for r in 0..N {\n"
+                                "            let c = mod(r - s, N);\n"
+                                "            copy data[c]@r -> data[c]@mod(r + 1, N);\n"
+                                "        } } }\n"
+                                "    }\n"
+                                "}\n";
 
 struct point {
     int32_t ranks;
@@ -42,8 +41,9 @@ struct point {
 static struct point compile_point(struct job *job, const char *path, int32_t ranks) {
     struct point p = {.ranks = ranks};
     double started = now_seconds();
-    struct compilation *c = path ? compile_file(path, &job->compile)
-                                 : compile_text("<ring>", ring_text, sizeof ring_text - 1, &job->compile);
+    struct compilation *c =
+        path ? compile_file(path, &job->compile)
+             : compile_text("<ring>", ring_text, sizeof ring_text - 1, &job->compile);
     p.seconds = now_seconds() - started;
     p.ok = report(job->o, c) == EXIT_OK;
     if (p.ok) {
@@ -129,13 +129,13 @@ static void print_json(const struct point *points, size_t count) {
     json_close(&j, '}');
 }
 
-static enum exit_code measure_all(struct job *job, const char *path, const int32_t *ranks, size_t count,
-                                  struct point *points) {
+static enum exit_code measure_all(struct job *job, const char *path, const int32_t *ranks,
+                                  size_t count, struct point *points) {
     const struct options *o = job->o;
     struct progress progress = progress_start(o);
     if (!o->json) {
-        printf("%6s %12s %12s %12s %10s %10s %10s\n", "ranks", "transfers", "messages", "tasks", "time",
-               "each", "memory");
+        printf("%6s %12s %12s %12s %10s %10s %10s\n", "ranks", "transfers", "messages", "tasks",
+               "time", "each", "memory");
     }
     for (size_t i = 0; i < count; i++) {
         if (!job_set_ranks(job, ranks[i])) {

@@ -5,13 +5,15 @@
  *   term.c       colour, progress, numbers for people
  *   json.c       JSON for machines
  *   job.c        options -> what the compiler wants to know
- *   input.c      values to run on: from a file, or generated
+ *   run_data.c   the memory of all ranks: filled, compared, written
  *   cmd_*.c      one file a command (commands.def)
  */
 #ifndef SLUICE_CLI_H
 #define SLUICE_CLI_H
 
 #include "compiler/compiler.h"
+#include "runtime/executor.h"
+#include "runtime/inputs.h"
 
 enum exit_code {
 #define EXIT_CODE(ID, number, meaning) EXIT_##ID = number,
@@ -31,11 +33,11 @@ struct text_list {
     size_t count;
 };
 
-#define OPTION_FIELD_FLAG(field) bool field;
-#define OPTION_FIELD_TEXT(field) const char *field;
+#define OPTION_FIELD_FLAG(field)   bool field;
+#define OPTION_FIELD_TEXT(field)   const char *field;
 #define OPTION_FIELD_NUMBER(field) int64_t field;
-#define OPTION_FIELD_SIZE(field) int64_t field;
-#define OPTION_FIELD_LIST(field) struct text_list field;
+#define OPTION_FIELD_SIZE(field)   int64_t field;
+#define OPTION_FIELD_LIST(field)   struct text_list field;
 
 /* What was on the command line: NULL, -1, false or an empty list where an option was not given. */
 struct options {
@@ -62,7 +64,8 @@ struct command {
 extern const struct command commands[COMMAND_COUNT];
 
 /* "sluice NAME: error: ..." on stderr; the second gives the hint to --help and returns EXIT_USAGE. */
-void complain(const struct options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void complain(const struct options *o, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 enum exit_code usage_error(const struct options *o, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -108,7 +111,8 @@ struct json {
     bool first[16];
 };
 struct json json_start(FILE *out);
-void json_open(struct json *j, const char *key, char bracket); /* key NULL in an array; '{' or '[' */
+void json_open(struct json *j, const char *key,
+               char bracket); /* key NULL in an array; '{' or '[' */
 void json_close(struct json *j, char bracket);
 void json_text(struct json *j, const char *key, const char *value); /* value NULL: null */
 void json_integer(struct json *j, const char *key, uint64_t value);
@@ -135,6 +139,9 @@ int32_t *ranks_parse(const struct options *o, const char *fallback, size_t *coun
 /* Whether each of a comma separated list is a pass; false: an error was printed. */
 bool passes_known(const struct options *o, const char *list);
 
+/* --generate and --seed; false: an error was printed. */
+bool generator_parse(const struct options *o, enum input_kind *kind, uint64_t *seed);
+
 /* Reads a whole file ("-": standard input); NULL and a message when it cannot be. Up to limit bytes. */
 char *file_read(const struct options *o, const char *path, size_t limit, size_t *bytes);
 bool file_readable(const struct options *o, const char *path);
@@ -142,17 +149,29 @@ bool file_readable(const struct options *o, const char *path);
 /* Prints the diagnostics as the terminal wants them; the exit code of this compilation. */
 enum exit_code report(const struct options *o, const struct compilation *c);
 
-/* ---- input.c ------------------------------------------------------------------------------ */
-
-/* Values of --generate; false and a message when the kind is unknown. The same for a seed on any machine. */
-bool generate_values(const struct options *o, enum dtype t, const char *kind, uint64_t seed, void *out,
-                     uint64_t elems);
-void generate_help(FILE *out);
-
 /* ---- show_dot.c --------------------------------------------------------------------------- */
 
 /* The tasks as a graph for Graphviz: a box a rank, waits solid, messages dashed. */
 void show_dot(const struct compilation *c, FILE *out);
+
+/* ---- run_data.c --------------------------------------------------------------------------- */
+
+/* What each rank sends and receives, as runtime/executor.h lays it out. `before` is a second room for
+ * results, to compare one run with the next. */
+struct run_data {
+    int32_t ranks;
+    enum dtype dtype;
+    uint64_t *send_elems, *recv_elems; /* [ranks] */
+    void **send, **recv, **before;     /* [ranks] */
+    bool wrapped; /* the input file was too short and was read again from its start */
+};
+/* Room for all ranks of a compiled plan, `send` filled as the options say. */
+enum exit_code run_data_new(const struct options *o, const struct compilation *c,
+                            const struct input_file *file, struct run_data *out);
+void run_data_free(struct run_data *d);
+void run_data_swap(struct run_data *d);       /* recv <-> before */
+bool run_data_same(const struct run_data *d); /* recv and before hold the same bits */
+enum exit_code run_data_write(const struct options *o, const struct run_data *d); /* --output */
 
 /* ---- bench_compile.c, bench_codec.c -------------------------------------------------------- */
 

@@ -18,6 +18,8 @@ enum exit_code cmd_bench(const struct options *o) {
     if (strcmp(what, "codec") == 0) {
         return bench_codec(o, path);
     }
-    return usage_error(o, *what ? "no benchmark '%s'; there are compile and codec" : "which benchmark? compile or codec%s",
+    return usage_error(o,
+                       *what ? "no benchmark '%s'; there are compile and codec"
+                             : "which benchmark? compile or codec%s",
                        what);
 }

@@ -9,13 +9,13 @@ static void print_proved(const struct options *o, const char *path, const struct
     char count[NUMBER_TEXT_BYTES];
     bool colour = colour_on(o, stdout);
     const struct flow *f = c->flow;
-    printf("%s: %s%s%s, %d ranks, %s %s, %s elements\n", path, style_on(colour, STYLE_BOLD), f->name,
-           style_off(colour), c->setup.ranks, dtype_name(c->setup.dtype), redop_name(c->setup.redop),
-           format_integer(count, c->setup.count));
+    printf("%s: %s%s%s, %d ranks, %s %s, %s elements\n", path, style_on(colour, STYLE_BOLD),
+           f->name, style_off(colour), c->setup.ranks, dtype_name(c->setup.dtype),
+           redop_name(c->setup.redop), format_integer(count, c->setup.count));
     for (size_t i = 0; i < c->proved.count; i++) {
         const struct property *p = &c->proved.data[i];
-        printf("  %sproved%s  %-40s %s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour), p->name,
-               style_on(colour, STYLE_DIM), p->detail ? p->detail : "", style_off(colour));
+        printf("  %sproved%s  %-40s %s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour),
+               p->name, style_on(colour, STYLE_DIM), p->detail ? p->detail : "", style_off(colour));
     }
 }
 
@@ -25,12 +25,13 @@ static void print_line(const struct options *o, const char *path, int32_t ranks,
     char time[NUMBER_TEXT_BYTES], messages[NUMBER_TEXT_BYTES];
     bool colour = colour_on(o, stdout);
     if (!compilation_ok(c)) {
-        printf("%sfailed%s  %s, %d ranks\n", style_on(colour, STYLE_BAD), style_off(colour), path, ranks);
+        printf("%sfailed%s  %s, %d ranks\n", style_on(colour, STYLE_BAD), style_off(colour), path,
+               ranks);
         return;
     }
-    printf("%sproved%s  %s, %d ranks: %zu properties, %s messages, %s\n", style_on(colour, STYLE_GOOD),
-           style_off(colour), path, ranks, c->proved.count, format_integer(messages, c->tasks->messages.count),
-           format_seconds(time, seconds));
+    printf("%sproved%s  %s, %d ranks: %zu properties, %s messages, %s\n",
+           style_on(colour, STYLE_GOOD), style_off(colour), path, ranks, c->proved.count,
+           format_integer(messages, c->tasks->messages.count), format_seconds(time, seconds));
 }
 
 static void print_json(struct json *j, const char *path, int32_t ranks, const struct compilation *c,
@@ -86,7 +87,8 @@ static enum exit_code check_one(struct job *job, const char *path, int32_t ranks
 }
 
 /* The first code that is not EXIT_OK; a wrong schedule does not keep the others from being checked. */
-static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t count, struct json *json) {
+static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t count,
+                                struct json *json) {
     const struct options *o = job->o;
     struct progress progress = progress_start(o);
     uint64_t total = (uint64_t)o->operands.count * count, done = 0;

@@ -8,7 +8,8 @@ enum { MAX_TEXT_BYTES = 1 << 30 };
 
 enum exit_code cmd_opt(const struct options *o) {
     if (o->operands.count != 1) {
-        return usage_error(o, o->operands.count ? "one file, please" : "which file? '-' is standard input");
+        return usage_error(o, o->operands.count ? "one file, please"
+                                                : "which file? '-' is standard input");
     }
     if (o->pass && !passes_known(o, o->pass)) {
         return EXIT_USAGE;

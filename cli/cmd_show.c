@@ -26,8 +26,8 @@ static const struct form *find_form(const struct options *o) {
         }
     }
     const char *near = nearest_name(name, names);
-    usage_error(o, "unknown form '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
-                near ? "'?" : "");
+    usage_error(o, "unknown form '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                near ? near : "", near ? "'?" : "");
     return NULL;
 }
 
@@ -50,7 +50,8 @@ static enum exit_code show_ast(const struct options *o, const char *path) {
     return ok ? EXIT_OK : EXIT_INPUT;
 }
 
-static enum exit_code show_compiled(const struct options *o, const char *path, const struct form *form) {
+static enum exit_code show_compiled(const struct options *o, const char *path,
+                                    const struct form *form) {
     struct job job;
     size_t count;
     enum exit_code code = EXIT_USAGE;
@@ -78,7 +79,8 @@ enum exit_code cmd_show(const struct options *o) {
         return usage_error(o, o->operands.count ? "one file, please" : "which file?");
     }
     const struct form *form = find_form(o);
-    if (!form || (o->dump_after && strcmp(o->dump_after, "all") != 0 && !passes_known(o, o->dump_after))) {
+    if (!form ||
+        (o->dump_after && strcmp(o->dump_after, "all") != 0 && !passes_known(o, o->dump_after))) {
         return EXIT_USAGE;
     }
     const char *path = o->operands.items[0];

@@ -41,8 +41,8 @@ static bool parse_count(const struct options *o, struct setup *s) {
         s->count = (uint64_t)o->count;
     } else if (o->bytes >= 0) {
         if (o->bytes % elem_bytes != 0) {
-            usage_error(o, "--bytes %lld is not a multiple of the %u bytes of %s", (long long)o->bytes,
-                        elem_bytes, dtype_name(s->dtype));
+            usage_error(o, "--bytes %lld is not a multiple of the %u bytes of %s",
+                        (long long)o->bytes, elem_bytes, dtype_name(s->dtype));
             return false;
         }
         s->count = (uint64_t)o->bytes / elem_bytes;
@@ -177,6 +177,23 @@ bool passes_known(const struct options *o, const char *list) {
         at += length + (at[length] == ',');
     }
     return true;
+}
+
+bool generator_parse(const struct options *o, enum input_kind *kind, uint64_t *seed) {
+    const char *names[INPUT_KIND_COUNT + 1];
+    *kind = INPUT_NORMAL;
+    *seed = o->seed >= 0 ? (uint64_t)o->seed : 1;
+    if (!o->generate || input_kind_parse(o->generate, kind)) {
+        return true;
+    }
+    for (size_t k = 0; k < INPUT_KIND_COUNT; k++) {
+        names[k] = input_kind_name((enum input_kind)k);
+    }
+    names[INPUT_KIND_COUNT] = NULL;
+    const char *near = nearest_name(o->generate, names);
+    usage_error(o, "unknown kind of values '%s'%s%s%s", o->generate, near ? "; did you mean '" : "",
+                near ? near : "", near ? "'?" : "");
+    return false;
 }
 
 char *file_read(const struct options *o, const char *path, size_t limit, size_t *bytes) {

@@ -7,15 +7,15 @@
 #include <string.h>
 
 const struct command commands[COMMAND_COUNT] = {
-#define COMMAND(ID, name, operand, summary, text, examples)                                        \
+#define COMMAND(ID, name, operand, summary, text, examples) \
     {#name, operand, summary, text, examples, cmd_##name},
 #include "cli/commands.def"
 };
 
 static void complain_list(const struct options *o, const char *format, va_list args) {
     bool colour = colour_on(o, stderr);
-    fprintf(stderr, "sluice %s: %serror:%s ", commands[o->command].name, style_on(colour, STYLE_BAD),
-            style_off(colour));
+    fprintf(stderr, "sluice %s: %serror:%s ", commands[o->command].name,
+            style_on(colour, STYLE_BAD), style_off(colour));
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
 }
@@ -37,9 +37,10 @@ enum exit_code usage_error(const struct options *o, const char *format, ...) {
 }
 
 static void print_help(FILE *out) {
-    fprintf(out, "usage: sluice COMMAND ...\n\n"
-                 "Collective communication that compresses on the way: schedules are proved correct,\n"
-                 "compiled, and run.\n\ncommands:\n");
+    fprintf(out,
+            "usage: sluice COMMAND ...\n\n"
+            "Collective communication that compresses on the way: schedules are proved correct,\n"
+            "compiled, and run.\n\ncommands:\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
     }
@@ -104,11 +105,13 @@ static enum exit_code dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN); /* `sluice show | head` is no accident: a failed write is seen below */
+    signal(SIGPIPE,
+           SIG_IGN); /* `sluice show | head` is no accident: a failed write is seen below */
     enum exit_code code = dispatch(argc, argv);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
         if (errno != EPIPE) {
-            fprintf(stderr, "sluice: error: cannot write to standard output: %s\n", strerror(errno));
+            fprintf(stderr, "sluice: error: cannot write to standard output: %s\n",
+                    strerror(errno));
         }
         code = EXIT_IO;
     }

@@ -31,8 +31,10 @@ struct option {
 };
 
 static const struct option table[] = {
-#define OPTION(kind, field, letter, name, metavar, low, high, commands, help)                      \
-    {KIND_##kind, letter, commands, name, metavar, help, low, high, offsetof(struct options, field)},
+#define OPTION(kind, field, letter, name, metavar, low, high, commands, help) \
+    {KIND_##kind, letter,  commands,                                          \
+     name,        metavar, help,                                              \
+     low,         high,    offsetof(struct options, field)},
 #include "cli/options.def"
 };
 enum { OPTION_COUNT = sizeof table / sizeof *table };
@@ -90,7 +92,8 @@ static bool store_number(struct options *o, const struct option *option, const c
     char *end;
     if (option->kind == KIND_SIZE) {
         if (!size_parse(value, &n)) {
-            usage_error(o, "%s takes a number with an optional suffix K, M or G, not '%s'", name, value);
+            usage_error(o, "%s takes a number with an optional suffix K, M or G, not '%s'", name,
+                        value);
             return false;
         }
     } else {
@@ -110,7 +113,8 @@ static bool store_number(struct options *o, const struct option *option, const c
     return true;
 }
 
-static bool store(struct options *o, const struct option *option, const char *name, const char *value) {
+static bool store(struct options *o, const struct option *option, const char *name,
+                  const char *value) {
     char *field = (char *)o + option->offset;
     switch (option->kind) {
     case KIND_FLAG:
@@ -249,8 +253,8 @@ static void print_option(const struct option *option, FILE *out) {
     char left[64];
     int n = option->letter ? snprintf(left, sizeof left, "-%c, ", option->letter)
                            : snprintf(left, sizeof left, "    ");
-    snprintf(left + n, sizeof left - (size_t)n, "--%s%s%s", option->name, option->metavar ? " " : "",
-             option->metavar ? option->metavar : "");
+    snprintf(left + n, sizeof left - (size_t)n, "--%s%s%s", option->name,
+             option->metavar ? " " : "", option->metavar ? option->metavar : "");
     fprintf(out, "  %-26s  %s\n", left, option->help);
 }
 
@@ -277,7 +281,11 @@ void options_help(enum command_id command, FILE *out) {
         }
     }
     if (command == COMMAND_RUN || command == COMMAND_BENCH) {
-        generate_help(out);
+        fprintf(out, "\nvalues of --generate:\n");
+        for (size_t k = 0; k < INPUT_KIND_COUNT; k++) {
+            fprintf(out, "  %-26s  %s\n", input_kind_name((enum input_kind)k),
+                    input_kind_help((enum input_kind)k));
+        }
     }
     print_examples(c->examples, out);
 }

@@ -20,7 +20,8 @@ static const char *task_label(const struct task *k) {
 static void print_rank(const struct compilation *c, int32_t rank, FILE *out) {
     const struct tasks *t = c->tasks;
     const struct rank_tasks *r = &t->ranks.data[rank];
-    fprintf(out, "  subgraph cluster_%d {\n    label=\"rank %d\"; style=rounded; color=gray;\n", rank, rank);
+    fprintf(out, "  subgraph cluster_%d {\n    label=\"rank %d\"; style=rounded; color=gray;\n",
+            rank, rank);
     for (uint32_t i = r->first; i < r->first + r->n; i++) {
         const struct task *k = &t->tasks.data[i];
         fprintf(out, "    t%u [label=\"%s", i, task_label(k));
@@ -31,7 +32,8 @@ static void print_rank(const struct compilation *c, int32_t rank, FILE *out) {
         } else if (k->store.index != NONE && k->store.kind == OPERAND_CHUNK) {
             fprintf(out, "\\n%s", flow_loc_name(c->arena, c->flow, k->store.index));
         }
-        fprintf(out, "\"%s];\n", k->kind == TASK_COMPUTE ? "" : ", style=filled, fillcolor=lightblue");
+        fprintf(out, "\"%s];\n",
+                k->kind == TASK_COMPUTE ? "" : ", style=filled, fillcolor=lightblue");
     }
     fprintf(out, "  }\n");
     for (uint32_t i = r->first; i < r->first + r->n; i++) {

@@ -40,7 +40,9 @@ const char *style_on(bool colour, enum style s) {
     return "";
 }
 
-const char *style_off(bool colour) { return colour ? "\033[0m" : ""; }
+const char *style_off(bool colour) {
+    return colour ? "\033[0m" : "";
+}
 
 char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n) {
     char digits[24];
