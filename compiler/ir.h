@@ -88,6 +88,7 @@ struct flow_ensure {
 
 struct flow {
     const char *name;
+    struct vec_guard *guard;  /* counts the large arrays made for this flow, here and in later passes; NULL: nobody does */
     struct setup setup;
     enum collective collective;
     int32_t root;
@@ -123,7 +124,21 @@ char *flow_loc_name(struct arena *a, const struct flow *f, loc_id loc); /* data[
 void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op, enum severity sev, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 uint64_t flow_input_elems(const struct flow *f, loc_id loc); /* elements of an input/output/inout chunk, by LANGUAGE's split */
-void flow_free(struct flow *f);
+/* Size class of an input/output/inout chunk: chunks of one class have equal elements whatever the count. Dense from 0. */
+uint32_t flow_size_class(const struct flow *f, loc_id loc);
+/* The two buffers a collective is about (one, when inout), and how their chunks fall into the blocks of members. False: the
+ * declarations do not fit the collective (reported at collective_at) or there is none. */
+struct flow_shape {
+    const struct flow_buffer *in, *out;
+    int32_t block;         /* chunks of one rank's block, or of the whole where there are no blocks */
+    bool in_big, out_big;  /* holds a block of every member */
+};
+bool flow_shape(const struct flow *f, struct diag *d /* NULL: silent */, struct flow_shape *shape);
+/* Sets first_transfer and message of every op, and transfers, messages, steps of the flow. */
+void flow_number(struct flow *f);
+uint32_t *index_array_new(size_t n, struct vec_guard *g); /* counted as a VEC is; every entry NONE */
+void index_array_free(uint32_t *array, size_t n, struct vec_guard *g);
+void flow_free(struct flow *f); /* what is not in the arena */
 
 /* ---- flow_text.c -------------------------------------------------------------------------- */
 void flow_print(const struct flow *f, FILE *out);
@@ -145,6 +160,7 @@ struct value {
     uint32_t n;       /* SUM: operands; CODED: 1 + rank for stateful codecs, else 0 */
     uint32_t leaves;  /* inputs summed, with multiplicity, saturating */
     uint32_t size;    /* size class: chunks of one class have equal elements, see flow_size_class */
+    uint32_t core;    /* CODED: what is left without all codecs around it; else itself */
     bool divided;     /* SUM under avg: this one completes the collective's result and divides by leaves */
 };
 
@@ -158,6 +174,8 @@ uint32_t value_input(struct values *v, loc_id loc);
 uint32_t value_sum(struct values *v, const uint32_t *operands, uint32_t n); /* n >= 2 */
 uint32_t value_coded(struct values *v, uint16_t codec, uint32_t inner, int32_t rank);
 char *value_text(struct arena *a, const struct values *v, uint32_t id); /* sum(data[0]@0, pack...), shortened when long */
+void value_set_divided(struct values *v, uint32_t sum);
+uint32_t values_count(const struct values *v); /* ids are 0 .. count-1; operands of a value come before it */
 
 /* Program order execution over values: fills what verify, forward and lower need. Reports LANGUAGE's meaning errors (reading an empty
  * chunk, writing an input, unequal sizes, step conflicts, ...) and returns false then. */
@@ -169,7 +187,9 @@ struct flow_trace {
     VEC(struct encoding) encodings;
 };
 bool values_trace(struct values *v, const struct flow *f, struct diag *d, struct flow_trace *out);
-void flow_trace_free(struct flow_trace *t);
+void flow_trace_free(struct flow_trace *t, const struct flow *f);
+/* After values_trace, for messages: the transfer that added operand k of a sum; NONE: it was there first. */
+uint32_t values_find_addition(struct values *v, const struct flow *f, uint32_t sum, uint32_t k);
 
 /* ---- tasks.c ------------------------------------------------------------------------------ */
 
@@ -244,6 +264,11 @@ struct rank_tasks {
     uint64_t chunk_bytes;      /* scratch chunks, also in the arena */
 };
 
+/* What is stored in a chunk: the distinct element counts, ascending, in tasks.size_elems. Only scratch has more than one. */
+struct chunk_size {
+    uint32_t first_elems, elems;
+};
+
 struct tasks {
     const struct flow *flow;
     uint32_t slices;       /* 1 before `slice` */
@@ -259,10 +284,11 @@ struct tasks {
     VEC(uint64_t) acc_offsets;   /* after `slots`: where each accumulator starts in its rank's arena; see first_acc */
     VEC(uint64_t) chunk_offsets; /* after `slots`: [locs] where a scratch chunk starts in its rank's arena, all slices of it
                                     in a row; UINT64_MAX: not scratch, or never used */
-    uint32_t slice_unit;       /* elements: slices start at multiples of it within a chunk; after `slice` */
-    uint32_t *loc_size;        /* [locs] index into size_first * (slices + 1): where the slices of such a chunk start, its end last */
-    VEC(uint64_t) size_first;
-    VEC(uint32_t) size_key;    /* how tasks.c made them, and the text names them */
+    uint32_t slice_unit;         /* elements: slices start at multiples of it within a chunk; 0 before `slice` */
+    VEC(uint32_t) loc_size;      /* [locs] index into sizes; NONE: scratch that nothing is stored in */
+    VEC(struct chunk_size) sizes;
+    VEC(uint64_t) size_elems;
+    VEC(uint64_t) slice_first;   /* [sizes][slices + 1] where each slice starts in such a chunk, and the end */
 };
 
 /* Room, in elements, for a slice of a chunk, and its first element within the chunk's memory. Exact for input, output and inout
@@ -272,6 +298,13 @@ uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, ui
  * least room among its scratch chunks. */
 uint64_t tasks_elems(const struct tasks *t, const struct task *k);
 void tasks_free(struct tasks *t);
+/* For those that make tasks. A size that already holds `elems`, or from: `size` (NONE: nothing) with `elems` as well; false: there
+ * are too many sizes. Then, when sizes, slices or slice_unit have changed, the starts of all slices. */
+bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems);
+void tasks_cut_sizes(struct tasks *t);
+void tasks_size_inputs(struct tasks *t); /* loc_size: input, output and inout chunks as LANGUAGE splits them, scratch NONE */
+/* The even split of LANGUAGE: where slice `slice` of elems elements starts; slice == slices is the end. */
+uint64_t tasks_slice_start(uint64_t elems, uint32_t slice_unit, uint32_t slices, uint32_t slice);
 
 /* ---- tasks_text.c ------------------------------------------------------------------------- */
 void tasks_print(const struct tasks *t, int32_t rank /* -1: all */, FILE *out);
@@ -297,6 +330,8 @@ struct compilation {
     struct tasks *tasks;
     VEC(struct property) proved;
     int32_t emit_rank;        /* -1: all */
+    struct vec_guard guard;   /* the memory limit: VEC_GUARD(&array, &c->guard) on large arrays. On overflow the pass does not return,
+                                 so guarded arrays hang from the compilation (c->flow, c->tasks: set them early) */
 };
 
 /* ---- one function a pass; false: errors were reported --------------------------------------- */
