@@ -306,8 +306,18 @@ void tasks_size_inputs(struct tasks *t); /* loc_size: input, output and inout ch
 /* The even split of LANGUAGE: where slice `slice` of elems elements starts; slice == slices is the end. */
 uint64_t tasks_slice_start(uint64_t elems, uint32_t slice_unit, uint32_t slices, uint32_t slice);
 
-/* ---- tasks_text.c ------------------------------------------------------------------------- */
+/* ---- tasks_print.c ------------------------------------------------------------------------ */
+
+/* What a COMPUTE task is called, by its shape. */
+enum task_op {
+#define OP(name, shape, from, to) TASK_OP_##name,
+#include "compiler/ops.def"
+};
+enum task_op task_op_of(const struct tasks *t, const struct task *k);
+const char *task_op_name(enum task_op op);
 void tasks_print(const struct tasks *t, int32_t rank /* -1: all */, FILE *out);
+
+/* ---- tasks_text.c ------------------------------------------------------------------------- */
 struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, const char *name, const char *text, size_t bytes);
 
 /* ---- pipeline.c --------------------------------------------------------------------------- */

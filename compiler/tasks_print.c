@@ -1,6 +1,5 @@
 /* Prints tasks as text; tasks_text.c reads it back to the same tasks. IR.md says what each field means. */
 #include "compiler/irlex.h"
-#include "compiler/tasks_text.h"
 
 #include <inttypes.h>
 
