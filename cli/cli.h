@@ -47,8 +47,8 @@ struct options {
     struct text_list operands;
 };
 
-/* Parses argv[0 .. argc), the words behind the command's name. False: what is wrong was printed, with
- * the nearest option when there is one. */
+/* Parses argv[0 .. argc), the words behind the command's name. False: what is wrong was printed,
+ * with the nearest option when there is one. */
 bool options_parse(enum command_id command, int argc, char **argv, struct options *out);
 void options_free(struct options *o);
 void options_help(enum command_id command, FILE *out);
@@ -63,7 +63,7 @@ struct command {
 };
 extern const struct command commands[COMMAND_COUNT];
 
-/* "sluice NAME: error: ..." on stderr; the second gives the hint to --help and returns EXIT_USAGE. */
+/* "sluice NAME: error: ..." on stderr; the second hints at --help and returns EXIT_USAGE. */
 void complain(const struct options *o, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum exit_code usage_error(const struct options *o, const char *format, ...)
@@ -93,7 +93,7 @@ char *format_seconds(char buf[NUMBER_TEXT_BYTES], double seconds);
 
 double now_seconds(void); /* a clock that only goes forward */
 
-/* One line on stderr that renews itself; nothing unless stderr is a terminal and a second has gone by. */
+/* One line on stderr that renews itself, once a second has gone by and if it is a terminal. */
 struct progress {
     bool on, shown;
     double started, last;
@@ -133,7 +133,7 @@ bool job_start(struct job *j, const struct options *o);
 bool job_set_ranks(struct job *j, int32_t ranks);
 void job_free(struct job *j);
 
-/* --ranks as a list: "8", "2,4,8", "1..16"; the default when not given. NULL: an error was printed. */
+/* --ranks as a list: "8", "2,4,8", "1..16"; or the fallback. NULL: an error was printed. */
 int32_t *ranks_parse(const struct options *o, const char *fallback, size_t *count);
 
 /* Whether each of a comma separated list is a pass; false: an error was printed. */
@@ -142,7 +142,7 @@ bool passes_known(const struct options *o, const char *list);
 /* --generate and --seed; false: an error was printed. */
 bool generator_parse(const struct options *o, enum input_kind *kind, uint64_t *seed);
 
-/* Reads a whole file ("-": standard input); NULL and a message when it cannot be. Up to limit bytes. */
+/* Reads a file ("-": standard input) of up to limit bytes; NULL and a message when it cannot. */
 char *file_read(const struct options *o, const char *path, size_t limit, size_t *bytes);
 bool file_readable(const struct options *o, const char *path);
 
@@ -156,8 +156,8 @@ void show_dot(const struct compilation *c, FILE *out);
 
 /* ---- run_data.c --------------------------------------------------------------------------- */
 
-/* What each rank sends and receives, as runtime/executor.h lays it out. `before` is a second room for
- * results, to compare one run with the next. */
+/* What each rank sends and receives, as runtime/executor.h lays it out. `before` is a second room
+ * for results, to compare one run with the next. */
 struct run_data {
     int32_t ranks;
     enum dtype dtype;

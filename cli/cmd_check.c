@@ -86,7 +86,8 @@ static enum exit_code check_one(struct job *job, const char *path, int32_t ranks
     return code;
 }
 
-/* The first code that is not EXIT_OK; a wrong schedule does not keep the others from being checked. */
+/* The first code that is not EXIT_OK; a wrong schedule does not keep the others from being checked.
+ */
 static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t count,
                                 struct json *json) {
     const struct options *o = job->o;

@@ -1,4 +1,4 @@
-/* sluice run: compile, run on the CPU with real data, compare with the reference, and say what it cost.
+/* sluice run: compile, run on the CPU with real data, compare with the reference, tell the cost.
  *
  *   learn    the first runs have slots in which nothing overflows; what the encodings needed then
  *            gives the slots of the runs that are measured
@@ -45,8 +45,9 @@ static enum exit_code plan_failure(const struct options *o, const struct plan *p
     return EXIT_INTERNAL;
 }
 
-/* Without --count the file decides: the largest count whose data of all ranks it holds. The schedule is
- * elaborated for a count that divides well to see how many elements a rank has for each one counted. */
+/* Without --count the file decides: the largest count whose data of all ranks it holds. The
+ * schedule is elaborated for a count that divides well to see how many elements a rank has for each
+ * one counted. */
 static enum exit_code count_from_file(struct job *job, const char *path,
                                       const struct input_file *file) {
     struct compile_options probe = job->compile;

@@ -1,4 +1,5 @@
-/* The memory of all ranks for `sluice run`: filled from a file or made up, compared, written out. */
+/* The memory of all ranks for `sluice run`: filled from a file or made up, compared, written out.
+ */
 #include "cli/cli.h"
 
 #include <errno.h>

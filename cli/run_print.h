@@ -1,4 +1,5 @@
-/* What one `sluice run` came to, and how it is printed: run_print.c for both people and machines. */
+/* What one `sluice run` came to, and how it is printed: run_print.c for both people and machines.
+ */
 #ifndef SLUICE_RUN_PRINT_H
 #define SLUICE_RUN_PRINT_H
 
