@@ -8,6 +8,17 @@ set_tests_properties(check.format PROPERTIES SKIP_RETURN_CODE 77)
 sluice_add_check(checks "${Python3_EXECUTABLE}" "${suite_folder}/test_checks.py")
 set_tests_properties(check.checks PROPERTIES ENVIRONMENT "CC=${CMAKE_C_COMPILER}")
 
+# What the command prints: documents, its own examples, and the same everywhere.
+if(TARGET sluice_command)
+    set(sluice_folder "${PROJECT_BINARY_DIR}/cli")
+    foreach(name docs examples determinism)
+        add_test(NAME command.${name}
+                 COMMAND "${Python3_EXECUTABLE}" "${suite_folder}/check_${name}.py"
+                         "${PROJECT_SOURCE_DIR}" "${sluice_folder}")
+        set_tests_properties(command.${name} PROPERTIES LABELS command TIMEOUT 300)
+    endforeach()
+endif()
+
 # Sanitizers add globals of their own.
 if(sluice_parts AND NOT SLUICE_SANITIZE)
     set(archives "")
@@ -44,7 +55,7 @@ function(sluice_add_nested name preset)
 endfunction()
 
 if(SLUICE_TEST_SANITIZED)
-    sluice_add_nested(asan asan -L "unit|lit|fuzz")
+    sluice_add_nested(asan asan -L "unit|lit|fuzz|command")
     find_program(SLUICE_CLANG clang)
     if(SLUICE_CLANG)
         sluice_add_nested(libfuzzer fuzz -L fuzz)

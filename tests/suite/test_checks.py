@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_docs  # noqa: E402
 import check_files  # noqa: E402
 import check_format  # noqa: E402
 import check_globals  # noqa: E402
@@ -135,6 +136,39 @@ class Format(Tree):
         self.write("dsl/good.c", "int a;\n")
         self.write("dsl/bad.c", "int   a ;\n")
         self.expect(check_format.complaints(self.top, check_format.find_tool()), "dsl/bad.c:1", "x format")
+
+
+class Docs(Tree):
+    """`sluice` here is a script that prints its arguments and fails when the file says so."""
+
+    def check(self, text, *parts):
+        self.write("bin/sluice", "#!/bin/sh\necho got $1 $2 in 3.5 ms\ngrep -q wrong $3 || exit 0\necho bad\nexit 1\n")
+        os.chmod(os.path.join(self.top, "bin/sluice"), 0o755)
+        self.write("README.md", text)
+        self.expect(check_docs.complaints(self.top, os.path.join(self.top, "bin")), *parts)
+
+    def test_console(self):
+        head = "<!-- run -->\n```console\n$ sluice a b README.md\n"
+        self.check(head + "got  a b in 9 ms\n```\n")
+        self.check(head + "...\n```\n")
+        self.check(head + "got a c in 9 ms\n```\n", "prints something else")
+        self.check(head + "```\n", "prints something else")
+        self.check("<!-- run -->\n```console\nsluice\n```\n", "no line starts with")
+
+    def test_any_lines(self):
+        self.check("<!-- run -->\n```console\n$ printf '1\\n2\\n3\\n4\\n'\n1\n...\n4\n```\n")
+        self.check("<!-- run -->\n```console\n$ printf '1\\n2\\n3\\n4\\n'\n1\n...\n3\n```\n", "something else")
+
+    def test_schedules(self):
+        self.check("<!-- check -q -->\n```slc\nfine\n```\n")
+        self.check("<!-- check -q -->\n```slc\nwrong\n```\n", "is not accepted")
+        self.check("<!-- refuse -q: bad -->\n```slc\nwrong\n```\n")
+        self.check("<!-- refuse -q: other -->\n```slc\nwrong\n```\n", "is not refused with 'other'")
+        self.check("<!-- refuse -q: bad -->\n```slc\nfine\n```\n", "is not refused")
+
+    def test_marks(self):
+        self.check("<!-- run -->\n```slc\n$ a\n```\n", "does not go with")
+        self.check("<!-- check -->\n```slc\nfine\n```\n<!-- check -->\ntext\n", "2 marks, but 1 blocks")
 
 
 class Globals(Tree):
