@@ -10,7 +10,7 @@
  * A stage that leaves data of this type as it is (none; a cast to the type itself) is skipped
  * unless it is the last one.
  */
-#include "codec_ops.h"
+#include "kernels/codec_ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,64 +18,59 @@
 
 /* ---- the table ---- */
 
-#define CODEC_TAKES(t) (UINT32_C(1) << DTYPE_##t)
+#define CODEC_TAKES(t)  (UINT32_C(1) << DTYPE_##t)
 #define CODEC_TAKES_ALL ((UINT32_C(1) << DTYPE_COUNT) - 1)
 
-const struct codec_info *codec_info(enum codec_kind kind)
-{
+const struct codec_info *codec_info(enum codec_kind kind) {
     enum { VALUES = 1, BYTES = 0 };
-#define NO_PARAM {.name = NULL}
+#define NO_PARAM \
+    { .name = NULL }
 #define PARAM(name, kind, low, high, step, fallback, help) \
-    {name, CODEC_PARAM_##kind, low, high, step, fallback, help}
+    { name, CODEC_PARAM_##kind, low, high, step, fallback, help }
     static const struct codec_info rows[CODEC_KIND_COUNT] = {
 #define CODEC(ID, name, types, size, lossless, stateful, leaves, follows, ops, error, help, count, \
-              ...)                                                                             \
-    [CODEC_##ID] = {name,   types, CODEC_SIZE_##size, lossless, stateful,     leaves,          \
-                    follows, error, help,              count,    {__VA_ARGS__}},
-#include "codecs.def"
+              ...)                                                                                 \
+    [CODEC_##ID] = {name, types, CODEC_SIZE_##size, lossless, stateful, leaves, follows, error,    \
+                    help, count, {__VA_ARGS__}},
+#include "kernels/codecs.def"
     };
     return &rows[kind];
 }
 
-const struct codec_ops *codec_ops_of(enum codec_kind kind)
-{
+const struct codec_ops *codec_ops_of(enum codec_kind kind) {
     static const struct codec_ops *const rows[CODEC_KIND_COUNT] = {
 #define CODEC(ID, name, types, size, lossless, stateful, leaves, follows, ops, ...) \
     [CODEC_##ID] = &ops,
-#include "codecs.def"
+#include "kernels/codecs.def"
     };
     return rows[kind];
 }
 
 /* ---- types along the chain ---- */
 
-static enum dtype leaves(const struct codec_stage *s, enum dtype t)
-{
+static enum dtype leaves(const struct codec_stage *s, enum dtype t) {
     const struct codec_ops *ops = codec_ops_of(s->kind);
 
     return ops->leaves != NULL ? ops->leaves(s, t) : t;
 }
 
 /* The stage hands data of this type on untouched. */
-static bool does_nothing(const struct codec_stage *s, enum dtype t)
-{
+static bool does_nothing(const struct codec_stage *s, enum dtype t) {
     return codec_info(s->kind)->leaves_values && leaves(s, t) == t;
 }
 
 /* The type that reaches the last stage. */
-static enum dtype last_type(const struct codec *c, enum dtype t)
-{
-    for (int32_t i = 0; i + 1 < c->stage_count; i++) t = leaves(&c->stages[i], t);
+static enum dtype last_type(const struct codec *c, enum dtype t) {
+    for (int32_t i = 0; i + 1 < c->stage_count; i++)
+        t = leaves(&c->stages[i], t);
     return t;
 }
 
-static const struct codec_stage *last_stage(const struct codec *c)
-{
+static const struct codec_stage *last_stage(const struct codec *c) {
     return &c->stages[c->stage_count - 1];
 }
 
-bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_bytes)
-{
+bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_bytes) {
     for (int32_t i = 0; i < c->stage_count; i++) {
         const struct codec_info *info = codec_info(c->stages[i].kind);
 
@@ -84,71 +79,70 @@ bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_byte
                 snprintf(err, err_bytes, "'%s' does not take %s", info->name, dtype_name(t));
             return false;
         }
-        if (info->leaves_values) t = leaves(&c->stages[i], t);
+        if (info->leaves_values)
+            t = leaves(&c->stages[i], t);
     }
     return true;
 }
 
 /* ---- questions ---- */
 
-bool codec_is_none(const struct codec *c)
-{
+bool codec_is_none(const struct codec *c) {
     return c->stage_count == 1 && c->stages[0].kind == CODEC_NONE;
 }
 
-bool codec_is_lossless(const struct codec *c, enum dtype t)
-{
+bool codec_is_lossless(const struct codec *c, enum dtype t) {
     for (int32_t i = 0; i < c->stage_count; i++) {
         const struct codec_stage *s = &c->stages[i];
 
-        if (!codec_info(s->kind)->lossless && !does_nothing(s, t)) return false;
+        if (!codec_info(s->kind)->lossless && !does_nothing(s, t))
+            return false;
         t = leaves(s, t);
     }
     return true;
 }
 
-bool codec_is_bounded(const struct codec *c)
-{
+bool codec_is_bounded(const struct codec *c) {
     for (int32_t i = 0; i < c->stage_count; i++)
-        if (codec_info(c->stages[i].kind)->size_class == CODEC_SIZE_BOUNDED) return true;
+        if (codec_info(c->stages[i].kind)->size_class == CODEC_SIZE_BOUNDED)
+            return true;
     return false;
 }
 
-bool codec_is_stateful(const struct codec *c)
-{
+bool codec_is_stateful(const struct codec *c) {
     for (int32_t i = 0; i < c->stage_count; i++)
-        if (codec_info(c->stages[i].kind)->stateful) return true;
+        if (codec_info(c->stages[i].kind)->stateful)
+            return true;
     return false;
 }
 
-struct codec codec_without_bounded(const struct codec *c)
-{
+struct codec codec_without_bounded(const struct codec *c) {
     struct codec kept = codec_none();
     int32_t count = 0;
 
     for (int32_t i = 0; i < c->stage_count; i++)
         if (codec_info(c->stages[i].kind)->size_class == CODEC_SIZE_FIXED)
             kept.stages[count++] = c->stages[i];
-    if (count > 0) kept.stage_count = count;
+    if (count > 0)
+        kept.stage_count = count;
     return kept;
 }
 
-struct codec codec_with_budget(const struct codec *c, int64_t millionths)
-{
+struct codec codec_with_budget(const struct codec *c, int64_t millionths) {
     struct codec changed = *c;
 
     for (int32_t i = 0; i < c->stage_count; i++) {
         const struct codec_info *info = codec_info(c->stages[i].kind);
 
         for (size_t p = 0; p < info->param_count; p++)
-            if (info->size_class == CODEC_SIZE_BOUNDED && strcmp(info->params[p].name, "budget") == 0)
+            if (info->size_class == CODEC_SIZE_BOUNDED &&
+                strcmp(info->params[p].name, "budget") == 0)
                 changed.stages[i].params[p] = millionths;
     }
     return changed;
 }
 
-uint64_t codec_slice_unit(const struct codec *c, enum dtype t)
-{
+uint64_t codec_slice_unit(const struct codec *c, enum dtype t) {
     uint64_t unit = 1;
 
     for (int32_t i = 0; i < c->stage_count; i++) {
@@ -156,6 +150,8 @@ uint64_t codec_slice_unit(const struct codec *c, enum dtype t)
         uint64_t own = ops->slice_unit != NULL ? ops->slice_unit(&c->stages[i], t) : 1;
         uint64_t a = unit, b = own;
 
+        if (own == 0)
+            return 0;
         while (b != 0) { /* unit = the least common multiple */
             uint64_t rest = a % b;
 
@@ -168,16 +164,15 @@ uint64_t codec_slice_unit(const struct codec *c, enum dtype t)
     return unit;
 }
 
-double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, double block_max)
-{
+double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, double block_max) {
     double total = 0;
 
-    if (abs_value > block_max) block_max = abs_value;
+    if (abs_value > block_max)
+        block_max = abs_value;
     for (int32_t i = 0; i < c->stage_count; i++) {
         const struct codec_stage *s = &c->stages[i];
-        double own = does_nothing(s, t) ? 0
-                                        : codec_ops_of(s->kind)->error_bound(s, t, abs_value,
-                                                                             block_max);
+        double own =
+            does_nothing(s, t) ? 0 : codec_ops_of(s->kind)->error_bound(s, t, abs_value, block_max);
         total += own;
         abs_value += own;
         block_max += own;
@@ -188,61 +183,60 @@ double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, 
 
 /* ---- sizes ---- */
 
-uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems)
-{
+uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     const struct codec_stage *s = last_stage(c);
 
-    if (elems == 0) return 0;
-    if (elems > CODEC_MAX_ELEMS) return CODEC_SIZE_ERROR;
+    if (elems == 0)
+        return 0;
+    if (elems > CODEC_MAX_ELEMS)
+        return CODEC_SIZE_ERROR;
     return codec_ops_of(s->kind)->worst_bytes(s, last_type(c, t), elems);
 }
 
-uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems)
-{
+uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     const struct codec_stage *s = last_stage(c);
     const struct codec_ops *ops = codec_ops_of(s->kind);
     uint64_t worst = codec_worst_bytes(c, t, elems);
 
-    if (worst == 0 || worst == CODEC_SIZE_ERROR || ops->slot_bytes == NULL) return worst;
+    if (worst == 0 || worst == CODEC_SIZE_ERROR || ops->slot_bytes == NULL)
+        return worst;
     return ops->slot_bytes(s, last_type(c, t), elems);
 }
 
-static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems)
-{
+static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     const struct codec_stage *s = last_stage(c);
     const struct codec_ops *ops = codec_ops_of(s->kind);
 
-    if (elems == 0 || elems > CODEC_MAX_ELEMS || ops->header_bytes == NULL) return 0;
+    if (elems == 0 || elems > CODEC_MAX_ELEMS || ops->header_bytes == NULL)
+        return 0;
     return ops->header_bytes(s, last_type(c, t), elems);
 }
 
-uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems)
-{
+uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     uint64_t header = header_bytes(c, t, elems);
 
     return header != 0 ? header : codec_worst_bytes(c, t, elems);
 }
 
-bool codec_has_header(const struct codec *c, enum dtype t, uint64_t elems)
-{
+bool codec_has_header(const struct codec *c, enum dtype t, uint64_t elems) {
     return header_bytes(c, t, elems) != 0;
 }
 
 /* The values between two stages, each array rounded up so that the next one is aligned. */
-static uint64_t between_bytes(enum dtype t, uint64_t elems)
-{
+static uint64_t between_bytes(enum dtype t, uint64_t elems) {
     return (elems * dtype_bytes(t) + 63) / 64 * 64;
 }
 
-uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems)
-{
+uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     uint64_t total = 0;
 
-    if (elems > CODEC_MAX_ELEMS) return CODEC_SIZE_ERROR;
+    if (elems > CODEC_MAX_ELEMS)
+        return CODEC_SIZE_ERROR;
     for (int32_t i = 0; i + 1 < c->stage_count; i++) {
         enum dtype next = leaves(&c->stages[i], t);
 
-        if (next != t) total += between_bytes(next, elems);
+        if (next != t)
+            total += between_bytes(next, elems);
         t = next;
     }
     return total;
@@ -250,17 +244,18 @@ uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems
 
 /* ---- running ---- */
 
-enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src,
-                               uint64_t elems, void *slot, uint64_t slot_bytes,
-                               uint64_t *need_bytes, void *scratch)
-{
+enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src, uint64_t elems,
+                               void *slot, uint64_t slot_bytes, uint64_t *need_bytes,
+                               void *scratch) {
     const struct codec_stage *last = last_stage(c);
     uint8_t *room = scratch;
     uint64_t unused;
 
-    if (need_bytes == NULL) need_bytes = &unused;
+    if (need_bytes == NULL)
+        need_bytes = &unused;
     *need_bytes = 0;
-    if (elems == 0) return CODEC_OK;
+    if (elems == 0)
+        return CODEC_OK;
     if (slot_bytes < codec_least_bytes(c, t, elems)) { /* no room for a mark either */
         *need_bytes = codec_least_bytes(c, t, elems);
         return CODEC_OVERFLOW;
@@ -269,7 +264,8 @@ enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *
         const struct codec_stage *s = &c->stages[i];
         enum dtype next = leaves(s, t);
 
-        if (next == t) continue;
+        if (next == t)
+            continue;
         codec_ops_of(s->kind)->encode(s, t, src, elems, room, between_bytes(next, elems), &unused);
         src = room;
         room += between_bytes(next, elems);
@@ -279,61 +275,66 @@ enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *
 }
 
 bool codec_mark_overflow(const struct codec *c, enum dtype t, uint64_t elems, void *slot,
-                         uint64_t slot_bytes, uint64_t need_bytes)
-{
+                         uint64_t slot_bytes, uint64_t need_bytes) {
     uint64_t header = header_bytes(c, t, elems);
 
-    if (header == 0 || slot_bytes < header) return false;
+    if (header == 0 || slot_bytes < header)
+        return false;
     codec_ops_of(last_stage(c)->kind)->mark(last_type(c, t), elems, slot, need_bytes);
     return true;
 }
 
 enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *slot,
                                uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
-                               const char **reason)
-{
+                               const char **reason) {
     const struct codec_stage *stages[CODEC_MAX_STAGES];
     enum dtype types[CODEC_MAX_STAGES];
     int32_t count = 0;
     uint8_t *room = scratch;
     const char *unused;
 
-    if (reason == NULL) reason = &unused;
+    if (reason == NULL)
+        reason = &unused;
     *reason = NULL;
-    if (elems == 0) return CODEC_OK;
+    if (elems == 0)
+        return CODEC_OK;
     if (slot_bytes < codec_least_bytes(c, t, elems)) {
         *reason = CODEC_SHORT_SLOT;
         return CODEC_MALFORMED;
     }
     for (int32_t i = 0; i < c->stage_count; i++) {
-        if (i + 1 < c->stage_count && does_nothing(&c->stages[i], t)) continue;
+        if (i + 1 < c->stage_count && does_nothing(&c->stages[i], t))
+            continue;
         stages[count] = &c->stages[i];
         types[count++] = t;
         t = leaves(&c->stages[i], t);
     }
     for (int32_t i = count - 1; i >= 0; i--) {
         void *to = i == 0 ? dst : room;
-        enum codec_status status = codec_ops_of(stages[i]->kind)
-                                       ->decode(stages[i], types[i], slot, slot_bytes, elems, to,
-                                                reason);
+        enum codec_status status =
+            codec_ops_of(stages[i]->kind)
+                ->decode(stages[i], types[i], slot, slot_bytes, elems, to, reason);
 
-        if (status != CODEC_OK) return status;
+        if (status != CODEC_OK)
+            return status;
         slot = to;
         slot_bytes = elems * dtype_bytes(types[i]);
-        if (i > 0) room += between_bytes(types[i], elems);
+        if (i > 0)
+            room += between_bytes(types[i], elems);
     }
     return CODEC_OK;
 }
 
 bool codec_encoded_bytes(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
-                         uint64_t slot_bytes, uint64_t *bytes, bool *overflowed)
-{
+                         uint64_t slot_bytes, uint64_t *bytes, bool *overflowed) {
     uint64_t header = header_bytes(c, t, elems);
 
     *overflowed = false;
     *bytes = codec_worst_bytes(c, t, elems);
-    if (header == 0) return slot_bytes >= *bytes;
-    if (slot_bytes < header) return false;
+    if (header == 0)
+        return slot_bytes >= *bytes;
+    if (slot_bytes < header)
+        return false;
     return codec_ops_of(last_stage(c)->kind)
         ->encoded_bytes(last_type(c, t), elems, slot, slot_bytes, bytes, overflowed);
 }

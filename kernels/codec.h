@@ -23,11 +23,11 @@
 #ifndef SLUICE_KERNELS_CODEC_H
 #define SLUICE_KERNELS_CODEC_H
 
-#include "dtype.h"
+#include "kernels/dtype.h"
 
 enum codec_kind {
 #define CODEC(ID, ...) CODEC_##ID,
-#include "codecs.def"
+#include "kernels/codecs.def"
     CODEC_KIND_COUNT
 };
 
@@ -48,7 +48,7 @@ enum codec_size_class {
 /* What the size functions return when the size does not exist: more elements than the format
  * can address (2^48, and 64 GiB of raw bytes for pack). */
 #define CODEC_SIZE_ERROR UINT64_MAX
-#define CODEC_MAX_ELEMS (UINT64_C(1) << 48)
+#define CODEC_MAX_ELEMS  (UINT64_C(1) << 48)
 
 struct codec_stage {
     enum codec_kind kind;
@@ -75,8 +75,8 @@ struct codec codec_none(void);
 
 /* Builds a codec of one stage. False, with a message in err (lower case, no full stop), when the
  * name is unknown, an argument is missing, surplus, of the wrong kind or out of range. */
-bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count,
-                struct codec *out, char *err, size_t err_bytes);
+bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count, struct codec *out,
+                char *err, size_t err_bytes);
 
 /* a then b, as in `a | b`; `none` on either side vanishes. False with the reason when the two do
  * not go together. out may be a or b. */
@@ -116,7 +116,8 @@ struct codec codec_without_bounded(const struct codec *c);
 /* The same codec with the budget of its bounded stage set (millionths), for tuning. */
 struct codec codec_with_budget(const struct codec *c, int64_t millionths);
 /* Elements: a piece must start at a multiple of this, counted from the start of its chunk, for
- * slices to encode to the same values as the whole (a power-of-two multiple is free to use). */
+ * slices to encode to the same values as the whole. 0: the codec looks at whole chunks, which
+ * cannot be sliced. */
 uint64_t codec_slice_unit(const struct codec *c, enum dtype t);
 
 /* The largest |decoded - v| for one element with |v| <= abs_value in a block (codec_slice_unit
@@ -178,9 +179,9 @@ enum codec_status {
  * need_bytes (may be NULL) is the size of the slot that would just have been enough, fit or not.
  * Bytes of the slot behind the encoding are unspecified; nothing is written past slot_bytes. On
  * CODEC_OVERFLOW the header carries the mark and the rest of the slot is unspecified. */
-enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src,
-                               uint64_t elems, void *slot, uint64_t slot_bytes,
-                               uint64_t *need_bytes, void *scratch);
+enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src, uint64_t elems,
+                               void *slot, uint64_t slot_bytes, uint64_t *need_bytes,
+                               void *scratch);
 
 /* Marks a slot as overflowed without encoding anything: the input of this piece was itself lost.
  * need_bytes is recorded in the header (0: not known). False, nothing written, when the piece

@@ -3,9 +3,9 @@
  * counted, brings the pages in.
  */
 #define _POSIX_C_SOURCE 199309L
-#include "codec_bench.h"
+#include "kernels/codec_bench.h"
 
-#include "half.h"
+#include "kernels/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,23 +17,20 @@ struct buffers {
     double *encode_s, *decode_s, *copy_s;
 };
 
-static double now_s(void)
-{
+static double now_s(void) {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static double median_gbps(double *seconds, int runs, uint64_t bytes)
-{
+static double median_gbps(double *seconds, int runs, uint64_t bytes) {
     double median;
 
     qsort(seconds, (size_t)runs, sizeof *seconds, compare_doubles);
@@ -42,8 +39,7 @@ static double median_gbps(double *seconds, int runs, uint64_t bytes)
 }
 
 static bool measure(const struct codec *c, enum dtype t, const void *src, uint64_t elems, int runs,
-                    struct codec_bench *out, struct buffers *b, char *err, size_t err_bytes)
-{
+                    struct codec_bench *out, struct buffers *b, char *err, size_t err_bytes) {
     uint64_t slot_bytes = codec_worst_bytes(c, t, elems);
 
     for (int run = -1; run < runs; run++) {
@@ -54,14 +50,16 @@ static bool measure(const struct codec *c, enum dtype t, const void *src, uint64
         encoded = now_s();
         if (codec_decode(c, t, b->slot, slot_bytes, elems, b->back, b->scratch, &reason) !=
             CODEC_OK) {
-            snprintf(err, err_bytes, "internal error: the decoder refuses the encoding: %s", reason);
+            snprintf(err, err_bytes, "internal error: the decoder refuses the encoding: %s",
+                     reason);
             return false;
         }
         decoded = now_s();
         out->exact = memcmp(b->back, src, out->raw_bytes) == 0;
         copied = now_s();
         memcpy(b->back, src, out->raw_bytes);
-        if (run < 0) continue;
+        if (run < 0)
+            continue;
         b->copy_s[run] = now_s() - copied;
         b->encode_s[run] = encoded - start;
         b->decode_s[run] = decoded - encoded;
@@ -75,14 +73,14 @@ static bool measure(const struct codec *c, enum dtype t, const void *src, uint64
 }
 
 bool codec_bench_run(const struct codec *c, enum dtype t, const void *src, uint64_t elems, int runs,
-                     struct codec_bench *out, char *err, size_t err_bytes)
-{
+                     struct codec_bench *out, char *err, size_t err_bytes) {
     struct buffers b = {0};
     uint64_t worst = codec_worst_bytes(c, t, elems);
     bool ok = false;
 
     memset(out, 0, sizeof *out);
-    if (!codec_check(c, t, err, err_bytes)) return false;
+    if (!codec_check(c, t, err, err_bytes))
+        return false;
     if (elems == 0 || runs < 1 || worst == CODEC_SIZE_ERROR) {
         snprintf(err, err_bytes, "nothing to measure: too few or too many elements or runs");
         return false;
@@ -122,8 +120,7 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
 }
 
 /* The sum of four uniform numbers, near enough to a bell curve, in -2..2. */
-static float next_bell(uint64_t *state)
-{
+static float next_bell(uint64_t *state) {
     uint64_t r = next_random(state);
     int32_t sum = (int32_t)(r & 0xffff) + (int32_t)(r >> 16 & 0xffff) +
                   (int32_t)(r >> 32 & 0xffff) + (int32_t)(r >> 48) - 2 * 0xffff;
@@ -131,8 +128,7 @@ static float next_bell(uint64_t *state)
     return (float)sum / 65536.0f;
 }
 
-void codec_bench_generate(enum dtype t, void *dst, uint64_t elems, uint64_t seed)
-{
+void codec_bench_generate(enum dtype t, void *dst, uint64_t elems, uint64_t seed) {
     uint64_t state = seed;
     float width = 0;
 
@@ -146,14 +142,29 @@ void codec_bench_generate(enum dtype t, void *dst, uint64_t elems, uint64_t seed
         }
         v = width * next_bell(&state);
         switch (t) {
-        case DTYPE_F32: ((any_f32 *)dst)[i] = v; break;
-        case DTYPE_F16: ((any_u16 *)dst)[i] = f16_from_f32(v); break;
-        case DTYPE_BF16: ((any_u16 *)dst)[i] = bf16_from_f32(v); break;
-        case DTYPE_F64: ((any_f64 *)dst)[i] = (double)v; break;
-        case DTYPE_I32: ((any_i32 *)dst)[i] = (int32_t)(v * 1048576.0f); break;
-        case DTYPE_I64: ((any_i64 *)dst)[i] = (int64_t)(v * 1048576.0f); break;
-        case DTYPE_U8: ((any_u8 *)dst)[i] = (uint8_t)next_random(&state); break;
-        case DTYPE_COUNT: break;
+        case DTYPE_F32:
+            ((any_f32 *)dst)[i] = v;
+            break;
+        case DTYPE_F16:
+            ((any_u16 *)dst)[i] = f16_from_f32(v);
+            break;
+        case DTYPE_BF16:
+            ((any_u16 *)dst)[i] = bf16_from_f32(v);
+            break;
+        case DTYPE_F64:
+            ((any_f64 *)dst)[i] = (double)v;
+            break;
+        case DTYPE_I32:
+            ((any_i32 *)dst)[i] = (int32_t)(v * 1048576.0f);
+            break;
+        case DTYPE_I64:
+            ((any_i64 *)dst)[i] = (int64_t)(v * 1048576.0f);
+            break;
+        case DTYPE_U8:
+            ((any_u8 *)dst)[i] = (uint8_t)next_random(&state);
+            break;
+        case DTYPE_COUNT:
+            break;
         }
     }
 }

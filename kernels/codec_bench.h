@@ -5,7 +5,7 @@
 #ifndef SLUICE_KERNELS_CODEC_BENCH_H
 #define SLUICE_KERNELS_CODEC_BENCH_H
 
-#include "codec.h"
+#include "kernels/codec.h"
 
 struct codec_bench {
     uint64_t raw_bytes;     /* elems elements */

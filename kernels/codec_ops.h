@@ -8,7 +8,7 @@
 #ifndef SLUICE_KERNELS_CODEC_OPS_H
 #define SLUICE_KERNELS_CODEC_OPS_H
 
-#include "codec.h"
+#include "kernels/codec.h"
 
 /* How a piece without a header is described when its slot is too short. */
 #define CODEC_SHORT_SLOT "the slot is shorter than the encoding"
@@ -18,7 +18,7 @@ struct codec_ops {
     const char *(*refuse)(const struct codec_stage *s);
     /* The type of the values the stage leaves. (NULL: the type it took) */
     enum dtype (*leaves)(const struct codec_stage *s, enum dtype t);
-    /* Elements a piece must be a multiple of. (NULL: 1) */
+    /* Elements a piece must start at a multiple of; 0: whole chunks only. (NULL: 1) */
     uint64_t (*slice_unit)(const struct codec_stage *s, enum dtype t);
     double (*error_bound)(const struct codec_stage *s, enum dtype t, double abs_value,
                           double block_max);
@@ -43,7 +43,7 @@ struct codec_ops {
 
 #define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, ...) \
     extern const struct codec_ops ops;
-#include "codecs.def"
+#include "kernels/codecs.def"
 
 const struct codec_ops *codec_ops_of(enum codec_kind kind);
 

@@ -2,7 +2,7 @@
  * codec_value.c: codecs as values: built from a name and arguments, composed, printed, parsed,
  * compared. All of it is driven by the rows of codecs.def; nothing here knows a single codec.
  */
-#include "codec_ops.h"
+#include "kernels/codec_ops.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -14,18 +14,17 @@
 static bool fail(char *err, size_t err_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static bool fail(char *err, size_t err_bytes, const char *format, ...)
-{
+static bool fail(char *err, size_t err_bytes, const char *format, ...) {
     va_list args;
 
     va_start(args, format);
-    if (err != NULL && err_bytes > 0) vsnprintf(err, err_bytes, format, args);
+    if (err != NULL && err_bytes > 0)
+        vsnprintf(err, err_bytes, format, args);
     va_end(args);
     return false;
 }
 
-struct codec codec_none(void)
-{
+struct codec codec_none(void) {
     struct codec c;
 
     memset(&c, 0, sizeof c);
@@ -34,10 +33,10 @@ struct codec codec_none(void)
     return c;
 }
 
-static bool find_kind(const char *name, enum codec_kind *out)
-{
+static bool find_kind(const char *name, enum codec_kind *out) {
     for (int k = 0; k < CODEC_KIND_COUNT; k++) {
-        if (strcmp(codec_info((enum codec_kind)k)->name, name) != 0) continue;
+        if (strcmp(codec_info((enum codec_kind)k)->name, name) != 0)
+            continue;
         *out = (enum codec_kind)k;
         return true;
     }
@@ -45,13 +44,14 @@ static bool find_kind(const char *name, enum codec_kind *out)
 }
 
 /* The number of insertions, deletions and replacements that make b of a; big for long words. */
-static size_t edit_distance(const char *a, const char *b)
-{
+static size_t edit_distance(const char *a, const char *b) {
     size_t row[32];
     size_t la = strlen(a), lb = strlen(b);
 
-    if (la >= 32 || lb >= 32) return 99;
-    for (size_t j = 0; j <= lb; j++) row[j] = j;
+    if (la >= 32 || lb >= 32)
+        return 99;
+    for (size_t j = 0; j <= lb; j++)
+        row[j] = j;
     for (size_t i = 1; i <= la; i++) {
         size_t diagonal = row[0];
 
@@ -60,16 +60,17 @@ static size_t edit_distance(const char *a, const char *b)
             size_t best = diagonal + (a[i - 1] != b[j - 1]);
 
             diagonal = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
             row[j] = best;
         }
     }
     return row[lb];
 }
 
-const char *codec_nearest(const char *name)
-{
+const char *codec_nearest(const char *name) {
     const char *nearest = NULL;
     size_t best = 3;
 
@@ -78,10 +79,11 @@ const char *codec_nearest(const char *name)
         size_t distance = edit_distance(name, known);
 
         /* "quantize" means quant, "pac" means pack */
-        if (strlen(name) > 2 && (strncmp(name, known, strlen(known)) == 0 ||
-                                 strncmp(name, known, strlen(name)) == 0))
+        if (strlen(name) > 2 &&
+            (strncmp(name, known, strlen(known)) == 0 || strncmp(name, known, strlen(name)) == 0))
             distance = 1;
-        if (distance >= best || distance >= strlen(known)) continue;
+        if (distance >= best || distance >= strlen(known))
+            continue;
         best = distance;
         nearest = known;
     }
@@ -91,31 +93,35 @@ const char *codec_nearest(const char *name)
 /* ---- numbers as the table keeps them ---- */
 
 /* Writes 720000 as "0.72", independent of the locale. */
-static void format_fraction(int64_t millionths, char *buf, size_t buf_bytes)
-{
+static void format_fraction(int64_t millionths, char *buf, size_t buf_bytes) {
     char digits[8];
     int len = 6;
 
     snprintf(digits, sizeof digits, "%06d", (int)(millionths % MILLION));
-    while (len > 0 && digits[len - 1] == '0') len--;
+    while (len > 0 && digits[len - 1] == '0')
+        len--;
     if (len == 0)
         snprintf(buf, buf_bytes, "%d", (int)(millionths / MILLION));
     else
         snprintf(buf, buf_bytes, "%d.%.*s", (int)(millionths / MILLION), len, digits);
 }
 
-static void format_param(enum codec_param_kind kind, int64_t value, char *buf, size_t buf_bytes)
-{
+static void format_param(enum codec_param_kind kind, int64_t value, char *buf, size_t buf_bytes) {
     switch (kind) {
-    case CODEC_PARAM_INT: snprintf(buf, buf_bytes, "%lld", (long long)value); return;
-    case CODEC_PARAM_FRACTION: format_fraction(value, buf, buf_bytes); return;
-    case CODEC_PARAM_TYPE: snprintf(buf, buf_bytes, "%s", dtype_name((enum dtype)value)); return;
+    case CODEC_PARAM_INT:
+        snprintf(buf, buf_bytes, "%lld", (long long)value);
+        return;
+    case CODEC_PARAM_FRACTION:
+        format_fraction(value, buf, buf_bytes);
+        return;
+    case CODEC_PARAM_TYPE:
+        snprintf(buf, buf_bytes, "%s", dtype_name((enum dtype)value));
+        return;
     }
 }
 
 /* "4 or 8", "32 to 256 in steps of 32", "0.000001 to 1" */
-static void format_range(const struct codec_param_info *p, char *buf, size_t buf_bytes)
-{
+static void format_range(const struct codec_param_info *p, char *buf, size_t buf_bytes) {
     char low[24], high[24];
 
     format_param(p->kind, p->low, low, sizeof low);
@@ -129,8 +135,7 @@ static void format_range(const struct codec_param_info *p, char *buf, size_t buf
 }
 
 static bool read_number(const char *codec, const struct codec_param_info *p,
-                        const struct codec_arg *arg, int64_t *out, char *err, size_t err_bytes)
-{
+                        const struct codec_arg *arg, int64_t *out, char *err, size_t err_bytes) {
     double scaled = p->kind == CODEC_PARAM_FRACTION ? arg->number * MILLION : arg->number;
     char range[96];
 
@@ -148,13 +153,13 @@ static bool read_number(const char *codec, const struct codec_param_info *p,
 }
 
 static bool read_param(const char *codec, const struct codec_param_info *p,
-                       const struct codec_arg *arg, int64_t *out, char *err, size_t err_bytes)
-{
+                       const struct codec_arg *arg, int64_t *out, char *err, size_t err_bytes) {
     enum dtype t;
 
     switch (p->kind) {
     case CODEC_PARAM_INT:
-    case CODEC_PARAM_FRACTION: return read_number(codec, p, arg, out, err, err_bytes);
+    case CODEC_PARAM_FRACTION:
+        return read_number(codec, p, arg, out, err, err_bytes);
     case CODEC_PARAM_TYPE:
         if (arg->name == NULL)
             return fail(err, err_bytes, "the %s of '%s' is a name (%s), not a number", p->name,
@@ -168,9 +173,8 @@ static bool read_param(const char *codec, const struct codec_param_info *p,
     return false;
 }
 
-bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count,
-                struct codec *out, char *err, size_t err_bytes)
-{
+bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count, struct codec *out,
+                char *err, size_t err_bytes) {
     const struct codec_info *info;
     const struct codec_ops *ops;
     struct codec c = codec_none();
@@ -195,7 +199,8 @@ bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count
         const struct codec_param_info *p = &info->params[i];
 
         if (i < arg_count) {
-            if (!read_param(name, p, &args[i], &s->params[i], err, err_bytes)) return false;
+            if (!read_param(name, p, &args[i], &s->params[i], err, err_bytes))
+                return false;
         } else if (p->fallback == CODEC_REQUIRED) {
             return fail(err, err_bytes, "'%s' needs its %s: %s", name, p->name, p->help);
         } else {
@@ -205,15 +210,15 @@ bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count
     if (ops->refuse != NULL) {
         const char *why = ops->refuse(s);
 
-        if (why != NULL) return fail(err, err_bytes, "%s", why);
+        if (why != NULL)
+            return fail(err, err_bytes, "%s", why);
     }
     *out = c;
     return true;
 }
 
 bool codec_compose(const struct codec *a, const struct codec *b, struct codec *out, char *err,
-                   size_t err_bytes)
-{
+                   size_t err_bytes) {
     const struct codec_info *last = codec_info(a->stages[a->stage_count - 1].kind);
     const struct codec_info *next = codec_info(b->stages[0].kind);
     struct codec c = *a;
@@ -235,26 +240,27 @@ bool codec_compose(const struct codec *a, const struct codec *b, struct codec *o
                     next->name, last->name);
     if (a->stage_count + b->stage_count > CODEC_MAX_STAGES)
         return fail(err, err_bytes, "a codec has at most %d stages", CODEC_MAX_STAGES);
-    for (int32_t i = 0; i < b->stage_count; i++) c.stages[c.stage_count++] = b->stages[i];
+    for (int32_t i = 0; i < b->stage_count; i++)
+        c.stages[c.stage_count++] = b->stages[i];
     *out = c;
     return true;
 }
 
 /* ---- text ---- */
 
-static void append(char *buf, size_t buf_bytes, const char *text)
-{
+static void append(char *buf, size_t buf_bytes, const char *text) {
     size_t len = strlen(buf);
 
-    if (len < buf_bytes) snprintf(buf + len, buf_bytes - len, "%s", text);
+    if (len < buf_bytes)
+        snprintf(buf + len, buf_bytes - len, "%s", text);
 }
 
-static void format_stage(const struct codec_stage *s, char *buf, size_t buf_bytes)
-{
+static void format_stage(const struct codec_stage *s, char *buf, size_t buf_bytes) {
     const struct codec_info *info = codec_info(s->kind);
     size_t shown = info->param_count;
 
-    while (shown > 0 && s->params[shown - 1] == info->params[shown - 1].fallback) shown--;
+    while (shown > 0 && s->params[shown - 1] == info->params[shown - 1].fallback)
+        shown--;
     append(buf, buf_bytes, info->name);
     for (size_t i = 0; i < shown; i++) {
         char number[32];
@@ -263,40 +269,42 @@ static void format_stage(const struct codec_stage *s, char *buf, size_t buf_byte
         append(buf, buf_bytes, i == 0 ? "(" : ", ");
         append(buf, buf_bytes, number);
     }
-    if (shown > 0) append(buf, buf_bytes, ")");
+    if (shown > 0)
+        append(buf, buf_bytes, ")");
 }
 
-char *codec_format(const struct codec *c, char *buf, size_t buf_bytes)
-{
-    if (buf_bytes == 0) return buf;
+char *codec_format(const struct codec *c, char *buf, size_t buf_bytes) {
+    if (buf_bytes == 0)
+        return buf;
     buf[0] = 0;
     for (int32_t i = 0; i < c->stage_count; i++) {
-        if (i > 0) append(buf, buf_bytes, " | ");
+        if (i > 0)
+            append(buf, buf_bytes, " | ");
         format_stage(&c->stages[i], buf, buf_bytes);
     }
     return buf;
 }
 
-static const char *skip_space(const char *at)
-{
-    while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r') at++;
+static const char *skip_space(const char *at) {
+    while (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')
+        at++;
     return at;
 }
 
-static bool is_word(char ch)
-{
+static bool is_word(char ch) {
     return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
            ch == '_';
 }
 
 /* A name into word; the end of it, or NULL when there is none or it is too long. */
-static const char *parse_word(const char *at, char *word, size_t word_bytes)
-{
+static const char *parse_word(const char *at, char *word, size_t word_bytes) {
     size_t len = 0;
 
-    if (*at >= '0' && *at <= '9') return NULL;
+    if (*at >= '0' && *at <= '9')
+        return NULL;
     while (is_word(*at)) {
-        if (len + 1 >= word_bytes) return NULL;
+        if (len + 1 >= word_bytes)
+            return NULL;
         word[len++] = *at++;
     }
     word[len] = 0;
@@ -304,12 +312,12 @@ static const char *parse_word(const char *at, char *word, size_t word_bytes)
 }
 
 /* A decimal number without sign or exponent; the end of it, or NULL. */
-static const char *parse_decimal(const char *at, double *out)
-{
+static const char *parse_decimal(const char *at, double *out) {
     double value = 0, scale = 1;
     bool any = false;
 
-    for (; *at >= '0' && *at <= '9'; at++, any = true) value = value * 10 + (*at - '0');
+    for (; *at >= '0' && *at <= '9'; at++, any = true)
+        value = value * 10 + (*at - '0');
     if (*at == '.')
         for (at++; *at >= '0' && *at <= '9'; at++, any = true) {
             value = value * 10 + (*at - '0');
@@ -320,34 +328,38 @@ static const char *parse_decimal(const char *at, double *out)
 }
 
 static const char *parse_args(const char *at, struct codec_arg *args, char names[][16],
-                              size_t *count)
-{
+                              size_t *count) {
     *count = 0;
-    if (*at != '(') return at;
+    if (*at != '(')
+        return at;
     at = skip_space(at + 1);
-    if (*at == ')') return at + 1;
+    if (*at == ')')
+        return at + 1;
     for (;;) {
         struct codec_arg *arg = &args[*count];
         const char *end;
 
-        if (*count == CODEC_MAX_PARAMS + 1) return NULL;
+        if (*count == CODEC_MAX_PARAMS + 1)
+            return NULL;
         memset(arg, 0, sizeof *arg);
         end = parse_word(at, names[*count], 16);
         if (end != NULL)
             arg->name = names[*count];
         else
             end = parse_decimal(at, &arg->number);
-        if (end == NULL) return NULL;
+        if (end == NULL)
+            return NULL;
         (*count)++;
         at = skip_space(end);
-        if (*at == ')') return at + 1;
-        if (*at != ',') return NULL;
+        if (*at == ')')
+            return at + 1;
+        if (*at != ',')
+            return NULL;
         at = skip_space(at + 1);
     }
 }
 
-bool codec_parse(const char *text, struct codec *out, char *err, size_t err_bytes)
-{
+bool codec_parse(const char *text, struct codec *out, char *err, size_t err_bytes) {
     struct codec whole = codec_none();
     const char *at = skip_space(text);
 
@@ -358,17 +370,22 @@ bool codec_parse(const char *text, struct codec *out, char *err, size_t err_byte
         size_t count;
 
         at = parse_word(at, word, sizeof word);
-        if (at == NULL) return fail(err, err_bytes, "expected the name of a codec");
+        if (at == NULL)
+            return fail(err, err_bytes, "expected the name of a codec");
         at = parse_args(skip_space(at), args, names, &count);
-        if (at == NULL) return fail(err, err_bytes, "expected arguments of '%s' in '()'", word);
-        if (!codec_make(word, args, count, &stage, err, err_bytes)) return false;
+        if (at == NULL)
+            return fail(err, err_bytes, "expected arguments of '%s' in '()'", word);
+        if (!codec_make(word, args, count, &stage, err, err_bytes))
+            return false;
         if (first)
             whole = stage;
         else if (!codec_compose(&whole, &stage, &whole, err, err_bytes))
             return false;
         at = skip_space(at);
-        if (*at == 0) break;
-        if (*at != '|') return fail(err, err_bytes, "expected '|' or the end after a codec");
+        if (*at == 0)
+            break;
+        if (*at != '|')
+            return fail(err, err_bytes, "expected '|' or the end after a codec");
         at = skip_space(at + 1);
     }
     *out = whole;
@@ -377,19 +394,20 @@ bool codec_parse(const char *text, struct codec *out, char *err, size_t err_byte
 
 /* ---- comparison ---- */
 
-bool codec_equal(const struct codec *a, const struct codec *b)
-{
-    if (a->stage_count != b->stage_count) return false;
+bool codec_equal(const struct codec *a, const struct codec *b) {
+    if (a->stage_count != b->stage_count)
+        return false;
     for (int32_t i = 0; i < a->stage_count; i++) {
-        if (a->stages[i].kind != b->stages[i].kind) return false;
+        if (a->stages[i].kind != b->stages[i].kind)
+            return false;
         for (size_t p = 0; p < CODEC_MAX_PARAMS; p++)
-            if (a->stages[i].params[p] != b->stages[i].params[p]) return false;
+            if (a->stages[i].params[p] != b->stages[i].params[p])
+                return false;
     }
     return true;
 }
 
-uint64_t codec_hash(const struct codec *c)
-{
+uint64_t codec_hash(const struct codec *c) {
     char text[CODEC_TEXT_BYTES];
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a over the canonical text */
 

@@ -10,13 +10,13 @@
 
 enum dtype {
 #define TYPE(ID, name, aliases, bytes, is_float) DTYPE_##ID,
-#include "types.def"
+#include "kernels/types.def"
     DTYPE_COUNT
 };
 
 enum redop {
 #define REDOP(ID, name, aliases, help) REDOP_##ID,
-#include "types.def"
+#include "kernels/types.def"
     REDOP_COUNT
 };
 

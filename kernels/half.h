@@ -25,62 +25,54 @@ typedef double __attribute__((may_alias, aligned(1))) any_f64;
 #define VECTOR_BODY static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_AVX2_VERSION 1
-#define AVX2_VERSION __attribute__((target("avx2")))
-static inline bool cpu_has_avx2(void)
-{
+#define AVX2_VERSION      __attribute__((target("avx2")))
+static inline bool cpu_has_avx2(void) {
     return __builtin_cpu_supports("avx2") != 0;
 }
 #else
 #define HAVE_AVX2_VERSION 0
 #define AVX2_VERSION
-static inline bool cpu_has_avx2(void)
-{
+static inline bool cpu_has_avx2(void) {
     return false;
 }
 #endif
 
-#define F32_NAN UINT32_C(0x7fc00000)
-#define F32_INF UINT32_C(0x7f800000)
-#define F16_NAN UINT16_C(0x7e00)
+#define F32_NAN  UINT32_C(0x7fc00000)
+#define F32_INF  UINT32_C(0x7f800000)
+#define F16_NAN  UINT16_C(0x7e00)
 #define BF16_NAN UINT16_C(0x7fc0)
 
-VECTOR_BODY uint32_t f32_bits(float f)
-{
+VECTOR_BODY uint32_t f32_bits(float f) {
     uint32_t u;
 
     memcpy(&u, &f, sizeof u);
     return u;
 }
 
-VECTOR_BODY float f32_from_bits(uint32_t u)
-{
+VECTOR_BODY float f32_from_bits(uint32_t u) {
     float f;
 
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-VECTOR_BODY bool f32_bits_are_nan(uint32_t u)
-{
+VECTOR_BODY bool f32_bits_are_nan(uint32_t u) {
     return (u & 0x7fffffffu) > F32_INF;
 }
 
-VECTOR_BODY float f32_quiet(float f)
-{
+VECTOR_BODY float f32_quiet(float f) {
     uint32_t u = f32_bits(f);
 
     return f32_from_bits(f32_bits_are_nan(u) ? F32_NAN : u);
 }
 
 /* Exact; a NaN keeps its payload. */
-VECTOR_BODY float bf16_to_f32(uint16_t b)
-{
+VECTOR_BODY float bf16_to_f32(uint16_t b) {
     return f32_from_bits((uint32_t)b << 16);
 }
 
 /* To nearest even, any NaN to the canonical one. */
-VECTOR_BODY uint16_t bf16_from_f32(float f)
-{
+VECTOR_BODY uint16_t bf16_from_f32(float f) {
     uint32_t u = f32_bits(f);
     uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
 
@@ -88,12 +80,11 @@ VECTOR_BODY uint16_t bf16_from_f32(float f)
 }
 
 /* Exact; a NaN keeps its payload. */
-VECTOR_BODY float f16_to_f32(uint16_t h)
-{
+VECTOR_BODY float f16_to_f32(uint16_t h) {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t normal = magnitude + (112u << 23);                /* bias 15 -> 127 */
-    uint32_t beyond = magnitude + (224u << 23);                /* infinity and NaN: exponent 255 */
+    uint32_t normal = magnitude + (112u << 23); /* bias 15 -> 127 */
+    uint32_t beyond = magnitude + (224u << 23); /* infinity and NaN: exponent 255 */
     float small = f32_from_bits(magnitude + (113u << 23)) - f32_from_bits(113u << 23);
     uint32_t bits = (h & 0x7c00u) == 0x7c00u ? beyond : normal;
 
@@ -102,8 +93,7 @@ VECTOR_BODY float f16_to_f32(uint16_t h)
 }
 
 /* To nearest even, beyond 65520 to infinity, any NaN to the canonical one. */
-VECTOR_BODY uint16_t f16_from_f32(float f)
-{
+VECTOR_BODY uint16_t f16_from_f32(float f) {
     uint32_t u = f32_bits(f);
     uint32_t magnitude = u & 0x7fffffffu;
     uint32_t sign = u >> 16 & 0x8000u;

@@ -8,27 +8,24 @@
  * ones), which is a byte shuffle and two permutations, and between bytes and bit planes: movemask
  * takes the top bit of 32 bytes, a comparison with one bit of a spread word gives them back.
  */
-#include "half.h"
-#include "pack_steps.h"
+#include "kernels/half.h"
+#include "kernels/pack_steps.h"
 
 #if HAVE_AVX2_VERSION
 #include <immintrin.h>
 
 #define AVX2_INLINE AVX2_VERSION static inline
 
-AVX2_INLINE __m256i load(const void *from)
-{
+AVX2_INLINE __m256i load(const void *from) {
     return _mm256_loadu_si256((const __m256i *)from);
 }
 
-AVX2_INLINE void store(void *to, __m256i v)
-{
+AVX2_INLINE void store(void *to, __m256i v) {
     _mm256_storeu_si256((__m256i *)to, v);
 }
 
 /* first: elements 0..15 of both lanes, second: 16..31; out[lane]: 32 bytes in code order. */
-AVX2_INLINE void to_code_order(__m256i first, __m256i second, __m256i out[2])
-{
+AVX2_INLINE void to_code_order(__m256i first, __m256i second, __m256i out[2]) {
     const __m256i parted = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0,
                                             2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     __m256i a = _mm256_shuffle_epi8(first, parted), b = _mm256_shuffle_epi8(second, parted);
@@ -38,8 +35,7 @@ AVX2_INLINE void to_code_order(__m256i first, __m256i second, __m256i out[2])
     out[1] = _mm256_permute2x128_si256(even, odd, 0x31);
 }
 
-AVX2_INLINE void from_code_order(const __m256i in[2], __m256i *first, __m256i *second)
-{
+AVX2_INLINE void from_code_order(const __m256i in[2], __m256i *first, __m256i *second) {
     __m256i even = _mm256_permute2x128_si256(in[0], in[1], 0x20);
     __m256i odd = _mm256_permute2x128_si256(in[0], in[1], 0x31);
 
@@ -48,17 +44,15 @@ AVX2_INLINE void from_code_order(const __m256i in[2], __m256i *first, __m256i *s
 }
 
 /* 32 bytes in code order to the words of planes 7, 6, ...: word[p] has bit 7 - p of each byte. */
-AVX2_INLINE __m256i top_bit(__m256i v, uint32_t *word)
-{
+AVX2_INLINE __m256i top_bit(__m256i v, uint32_t *word) {
     *word = (uint32_t)_mm256_movemask_epi8(v);
     return _mm256_add_epi8(v, v);
 }
 
 /* 0xff in every byte whose bit in the word is set. */
-AVX2_INLINE __m256i spread(uint32_t word)
-{
-    const __m256i which = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
-                                           2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+AVX2_INLINE __m256i spread(uint32_t word) {
+    const __m256i which = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
+                                           2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((int64_t)UINT64_C(0x8040201008040201));
     __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)word), which);
 
@@ -68,8 +62,8 @@ AVX2_INLINE __m256i spread(uint32_t word)
 /* ---- taking apart and putting together ---- */
 
 /* Four registers of 16-bit values, elements 0..7, 8..15, 16..23, 24..31 of two lanes. */
-AVX2_INLINE void split_bf16(const __m256i v[4], uint32_t lane, struct pack_split *s, uint8_t *bytes)
-{
+AVX2_INLINE void split_bf16(const __m256i v[4], uint32_t lane, struct pack_split *s,
+                            uint8_t *bytes) {
     const __m256i low8 = _mm256_set1_epi16(0xff), low7 = _mm256_set1_epi16(0x7f),
                   sign = _mm256_set1_epi16(0x80);
     __m256i e[4], r[4], codes[2];
@@ -86,8 +80,8 @@ AVX2_INLINE void split_bf16(const __m256i v[4], uint32_t lane, struct pack_split
     store(s->exponents + lane * 32 + 32, codes[1]);
 }
 
-AVX2_INLINE void split_f16(const __m256i v[4], uint32_t lane, struct pack_split *s, uint8_t *bytes)
-{
+AVX2_INLINE void split_f16(const __m256i v[4], uint32_t lane, struct pack_split *s,
+                           uint8_t *bytes) {
     const __m256i low8 = _mm256_set1_epi16(0xff), low5 = _mm256_set1_epi16(31),
                   low2 = _mm256_set1_epi16(3), four = _mm256_set1_epi16(4);
     __m256i e[4], x[4], r[4], codes[2];
@@ -110,8 +104,7 @@ AVX2_INLINE void split_f16(const __m256i v[4], uint32_t lane, struct pack_split 
 
 /* Eight registers of f32 into four of upper halves; the lower halves go to s->low. */
 AVX2_INLINE void split_halves(const __m256i v[8], uint32_t lane, struct pack_split *s,
-                              __m256i upper[4])
-{
+                              __m256i upper[4]) {
     const __m256i mask = _mm256_set1_epi32(0xffff);
 
     for (uint32_t k = 0; k < 4; k++) {
@@ -123,8 +116,8 @@ AVX2_INLINE void split_halves(const __m256i v[8], uint32_t lane, struct pack_spl
     }
 }
 
-AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split *s, uint8_t *bytes)
-{
+AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split *s,
+                               uint8_t *bytes) {
     const uint8_t *from = src;
     __m256i any = _mm256_setzero_si256();
 
@@ -148,23 +141,20 @@ AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split 
     return !_mm256_testz_si256(any, any);
 }
 
-AVX2_INLINE void load_codes(const uint8_t *codes, uint32_t lane, __m256i *first, __m256i *second)
-{
+AVX2_INLINE void load_codes(const uint8_t *codes, uint32_t lane, __m256i *first, __m256i *second) {
     __m256i in[2] = {load(codes + lane * 32), load(codes + lane * 32 + 32)};
 
     from_code_order(in, first, second);
 }
 
 /* Bytes of elements 0..15 into two registers of 16-bit values: high << 8 | low. */
-AVX2_INLINE void widen(__m256i low, __m256i high, __m256i out[2])
-{
+AVX2_INLINE void widen(__m256i low, __m256i high, __m256i out[2]) {
     out[0] = _mm256_unpacklo_epi8(low, high);
     out[1] = _mm256_unpackhi_epi8(low, high);
 }
 
 AVX2_INLINE void join_bf16(const struct pack_split *s, const uint8_t *bytes, uint32_t lane,
-                           __m256i out[4])
-{
+                           __m256i out[4]) {
     const __m256i low7 = _mm256_set1_epi8(0x7f), top = _mm256_set1_epi8((char)0x80);
     __m256i e[2];
 
@@ -180,8 +170,7 @@ AVX2_INLINE void join_bf16(const struct pack_split *s, const uint8_t *bytes, uin
 }
 
 AVX2_INLINE void join_f16(const struct pack_split *s, const uint8_t *bytes, uint32_t lane,
-                          __m256i out[4])
-{
+                          __m256i out[4]) {
     const __m256i low5 = _mm256_set1_epi8(31), low2 = _mm256_set1_epi8(3),
                   four = _mm256_set1_epi8(4);
     __m256i e[2], x[2];
@@ -191,16 +180,15 @@ AVX2_INLINE void join_f16(const struct pack_split *s, const uint8_t *bytes, uint
     for (int k = 0; k < 2; k++) {
         __m256i exponent = _mm256_slli_epi16(_mm256_and_si256(e[k], low5), 2);
         __m256i sign = _mm256_slli_epi16(_mm256_and_si256(x[k], four), 5);
-        __m256i upper = _mm256_or_si256(_mm256_or_si256(sign, exponent),
-                                        _mm256_and_si256(x[k], low2));
+        __m256i upper =
+            _mm256_or_si256(_mm256_or_si256(sign, exponent), _mm256_and_si256(x[k], low2));
 
         widen(load(bytes + k * 512 + lane * 16), upper, &out[2 * k]);
     }
 }
 
 AVX2_VERSION static void join(enum dtype t, const struct pack_split *s, const uint8_t *bytes,
-                              void *dst)
-{
+                              void *dst) {
     uint8_t *to = dst;
 
     for (uint32_t lane = 0; lane < PACK_LANES; lane += 2, to += 32) {
@@ -226,24 +214,26 @@ AVX2_VERSION static void join(enum dtype t, const struct pack_split *s, const ui
 
 /* ---- exponents ---- */
 
-AVX2_VERSION static uint32_t largest(const uint8_t *exponents)
-{
+AVX2_VERSION static uint32_t largest(const uint8_t *exponents) {
     __m256i most = load(exponents);
     uint8_t lanes[32];
     uint32_t out = 0;
 
-    for (uint32_t c = 32; c < PACK_GROUP; c += 32) most = _mm256_max_epu8(most, load(exponents + c));
+    for (uint32_t c = 32; c < PACK_GROUP; c += 32)
+        most = _mm256_max_epu8(most, load(exponents + c));
     store(lanes, most);
-    for (int i = 0; i < 32; i++) out = lanes[i] > out ? lanes[i] : out;
+    for (int i = 0; i < 32; i++)
+        out = lanes[i] > out ? lanes[i] : out;
     return out;
 }
 
-AVX2_VERSION static uint32_t count_below(const uint8_t *exponents, uint32_t top, uint32_t distance)
-{
+AVX2_VERSION static uint32_t count_below(const uint8_t *exponents, uint32_t top,
+                                         uint32_t distance) {
     const __m256i limit = _mm256_set1_epi8((char)(uint8_t)(top - distance));
     __m256i counts = _mm256_setzero_si256(), sums;
 
-    if (distance > top) return 0;
+    if (distance > top)
+        return 0;
     for (uint32_t c = 0; c < PACK_GROUP; c += 32) { /* e <= limit: 32 rounds never reach 255 */
         __m256i e = load(exponents + c);
 
@@ -254,8 +244,7 @@ AVX2_VERSION static uint32_t count_below(const uint8_t *exponents, uint32_t top,
                       _mm256_extract_epi64(sums, 2) + _mm256_extract_epi64(sums, 3));
 }
 
-AVX2_VERSION static void write_planes(const uint8_t *values, uint32_t width, uint8_t *words)
-{
+AVX2_VERSION static void write_planes(const uint8_t *values, uint32_t width, uint8_t *words) {
     const __m128i to_top = _mm_cvtsi32_si128((int)(8 - width));
 
     for (uint32_t lane = 0; lane < PACK_LANES; lane++) {
@@ -270,8 +259,7 @@ AVX2_VERSION static void write_planes(const uint8_t *values, uint32_t width, uin
     }
 }
 
-AVX2_VERSION static void read_planes(const uint8_t *words, uint32_t width, uint8_t *values)
-{
+AVX2_VERSION static void read_planes(const uint8_t *words, uint32_t width, uint8_t *values) {
     for (uint32_t lane = 0; lane < PACK_LANES; lane++) {
         __m256i v = _mm256_setzero_si256();
 
@@ -282,19 +270,17 @@ AVX2_VERSION static void read_planes(const uint8_t *words, uint32_t width, uint8
     }
 }
 
-AVX2_VERSION static void find(const uint8_t *values, uint32_t mark, uint32_t *masks)
-{
+AVX2_VERSION static void find(const uint8_t *values, uint32_t mark, uint32_t *masks) {
     const __m256i wanted = _mm256_set1_epi8((char)(uint8_t)mark);
 
     for (uint32_t lane = 0; lane < PACK_LANES; lane++)
-        masks[lane] = (uint32_t)_mm256_movemask_epi8(
-            _mm256_cmpeq_epi8(load(values + lane * 32), wanted));
+        masks[lane] =
+            (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(load(values + lane * 32), wanted));
 }
 
 /* ---- the lower halves of f32 ---- */
 
-AVX2_VERSION static void low_or(const uint16_t *low, uint16_t *ors)
-{
+AVX2_VERSION static void low_or(const uint16_t *low, uint16_t *ors) {
     for (uint32_t lane = 0; lane < PACK_LANES; lane += 2) {
         const uint16_t *at = low + lane * 8;
         __m256i v = _mm256_or_si256(_mm256_or_si256(load(at), load(at + 256)),
@@ -308,17 +294,17 @@ AVX2_VERSION static void low_or(const uint16_t *low, uint16_t *ors)
     }
 }
 
-AVX2_VERSION static void write_low(const uint16_t *low, uint32_t *words)
-{
+AVX2_VERSION static void write_low(const uint16_t *low, uint32_t *words) {
     const __m256i low8 = _mm256_set1_epi16(0xff);
 
     for (uint32_t lane = 0; lane < PACK_LANES; lane += 2) {
         __m256i v[4], upper[2], lower[2];
 
-        for (uint32_t k = 0; k < 4; k++) v[k] = load(low + k * 256 + lane * 8);
-        to_code_order(
-            _mm256_packus_epi16(_mm256_srli_epi16(v[0], 8), _mm256_srli_epi16(v[1], 8)),
-            _mm256_packus_epi16(_mm256_srli_epi16(v[2], 8), _mm256_srli_epi16(v[3], 8)), upper);
+        for (uint32_t k = 0; k < 4; k++)
+            v[k] = load(low + k * 256 + lane * 8);
+        to_code_order(_mm256_packus_epi16(_mm256_srli_epi16(v[0], 8), _mm256_srli_epi16(v[1], 8)),
+                      _mm256_packus_epi16(_mm256_srli_epi16(v[2], 8), _mm256_srli_epi16(v[3], 8)),
+                      upper);
         to_code_order(
             _mm256_packus_epi16(_mm256_and_si256(v[0], low8), _mm256_and_si256(v[1], low8)),
             _mm256_packus_epi16(_mm256_and_si256(v[2], low8), _mm256_and_si256(v[3], low8)), lower);
@@ -330,8 +316,7 @@ AVX2_VERSION static void write_low(const uint16_t *low, uint32_t *words)
     }
 }
 
-AVX2_VERSION static void read_low(const uint32_t *words, uint16_t *low)
-{
+AVX2_VERSION static void read_low(const uint32_t *words, uint16_t *low) {
     for (uint32_t lane = 0; lane < PACK_LANES; lane += 2) {
         __m256i upper[2], lower[2], h[2], l[2];
 
@@ -340,8 +325,8 @@ AVX2_VERSION static void read_low(const uint32_t *words, uint16_t *low)
             for (uint32_t j = 0; j < 8; j++) {
                 const uint32_t *word = &words[j * PACK_LANES + lane + side];
 
-                upper[side] = _mm256_sub_epi8(_mm256_add_epi8(upper[side], upper[side]),
-                                              spread(word[0]));
+                upper[side] =
+                    _mm256_sub_epi8(_mm256_add_epi8(upper[side], upper[side]), spread(word[0]));
                 lower[side] = _mm256_sub_epi8(_mm256_add_epi8(lower[side], lower[side]),
                                               spread(word[8 * PACK_LANES]));
             }
@@ -358,8 +343,7 @@ AVX2_VERSION static void read_low(const uint32_t *words, uint16_t *low)
     }
 }
 
-const struct pack_steps *pack_steps_avx2(void)
-{
+const struct pack_steps *pack_steps_avx2(void) {
     static const struct pack_steps steps = {
         .split = split,
         .join = join,
@@ -377,8 +361,7 @@ const struct pack_steps *pack_steps_avx2(void)
 
 #else
 
-const struct pack_steps *pack_steps_avx2(void)
-{
+const struct pack_steps *pack_steps_avx2(void) {
     return NULL;
 }
 

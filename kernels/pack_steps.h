@@ -20,10 +20,10 @@
 #ifndef SLUICE_KERNELS_PACK_STEPS_H
 #define SLUICE_KERNELS_PACK_STEPS_H
 
-#include "codec.h"
+#include "kernels/codec.h"
 
-#define PACK_GROUP 1024u
-#define PACK_LANES 32u
+#define PACK_GROUP      1024u
+#define PACK_LANES      32u
 #define PACK_LOW_PLANES 16u
 
 /* What a group is taken apart into, next to its byte plane. */

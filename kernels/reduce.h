@@ -17,7 +17,7 @@
 #ifndef SLUICE_KERNELS_REDUCE_H
 #define SLUICE_KERNELS_REDUCE_H
 
-#include "dtype.h"
+#include "kernels/dtype.h"
 
 /* Bytes of one accumulator element. */
 uint32_t reduce_acc_bytes(enum dtype t);
