@@ -302,7 +302,7 @@ void tasks_free(struct tasks *t);
  * are too many sizes. Then, when sizes, slices or slice_unit have changed, the starts of all slices. */
 bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems);
 void tasks_cut_sizes(struct tasks *t);
-void tasks_size_inputs(struct tasks *t); /* loc_size: input, output and inout chunks as LANGUAGE splits them, scratch NONE */
+bool tasks_size_inputs(struct tasks *t); /* loc_size: input, output and inout chunks as LANGUAGE splits them, scratch NONE */
 /* The even split of LANGUAGE: where slice `slice` of elems elements starts; slice == slices is the end. */
 uint64_t tasks_slice_start(uint64_t elems, uint32_t slice_unit, uint32_t slices, uint32_t slice);
 

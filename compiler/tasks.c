@@ -1,15 +1,16 @@
 /* Sizes and other questions about tasks; IR.md has the picture.
  *
- * A chunk of E elements cut into K slices is split as a buffer is split into chunks: in units of slice_unit elements, U of
- * them, U / K to each slice and one more to each of the last U % K; the last unit may be partial. All chunks share one unit,
- * so chunks of equal size have equal slices.
+ * A chunk of E elements cut into K slices is split as a buffer is split into chunks: in units of
+ * slice_unit elements, U of them, U / K to each slice and one more to each of the last U % K; the
+ * last unit may be partial. All chunks share one unit, so chunks of equal size have equal slices.
  *
- * A scratch chunk may hold chunks of different sizes one after another. Its slices are separate rooms, each as large as the
- * largest slice that is ever stored there, so that slice 0 of one content never overlaps slice 1 of another.
+ * A scratch chunk may hold chunks of different sizes one after another. Its slices are separate
+ * rooms, each as large as the largest slice that is ever stored there, so that slice 0 of one
+ * content never overlaps slice 1 of another.
  */
 #include "compiler/ir.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 /* Real programs have a few: a buffer's chunks come in at most three sizes. */
 enum { MAX_SIZES = 1024 };
@@ -49,6 +50,11 @@ static bool size_equals(const struct tasks *t, const struct chunk_size *size, co
            !memcmp(t->size_elems.data + size->first_elems, elems, n * sizeof *elems);
 }
 
+static bool holds(const struct tasks *t, uint32_t size, uint64_t elems) {
+    const struct chunk_size *s = &t->sizes.data[size];
+    return s->elems == 1 && t->size_elems.data[s->first_elems] == elems;
+}
+
 bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems) {
     uint64_t set[MAX_SIZES + 1];
     uint32_t n = 0, at = 0;
@@ -81,7 +87,7 @@ bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems) {
     return true;
 }
 
-void tasks_size_inputs(struct tasks *t) {
+bool tasks_size_inputs(struct tasks *t) {
     const struct flow *f = t->flow;
     VEC_CLEAR(&t->loc_size);
     memset(VEC_ADD_N(&t->loc_size, f->locs), 0xff, f->locs * sizeof *t->loc_size.data);
@@ -91,11 +97,17 @@ void tasks_size_inputs(struct tasks *t) {
             continue;
         uint32_t chunks = (uint32_t)b->chunks;
         uint32_t *size = t->loc_size.data + b->first_loc;
-        for (uint32_t c = 0; c < chunks; c++) /* the same on every rank */
-            (void)tasks_size_with(t, &size[c], flow_input_elems(f, b->first_loc + c));
+        for (uint32_t c = 0; c < chunks; c++) { /* the same on every rank */
+            uint64_t elems = flow_input_elems(f, b->first_loc + c);
+            if (c && holds(t, size[c - 1], elems))
+                size[c] = size[c - 1];
+            else if (!tasks_size_with(t, &size[c], elems))
+                return false;
+        }
         for (uint32_t m = 1; m < (uint32_t)b->members; m++)
             memcpy(size + m * (size_t)chunks, size, chunks * sizeof *size);
     }
+    return true;
 }
 
 uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, uint64_t *first) {
@@ -110,7 +122,8 @@ uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, ui
     return starts[slice + 1] - starts[slice];
 }
 
-static void least_elems(const struct tasks *t, loc_id loc, uint32_t slice, uint64_t *exact, uint64_t *room) {
+static void least_elems(const struct tasks *t, loc_id loc, uint32_t slice, uint64_t *exact,
+                        uint64_t *room) {
     uint32_t size = t->loc_size.data[loc];
     uint64_t elems = tasks_slice_elems(t, loc, slice, NULL);
     if (size != NONE && t->sizes.data[size].elems == 1)

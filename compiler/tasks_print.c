@@ -1,4 +1,5 @@
-/* Prints tasks as text; tasks_text.c reads it back to the same tasks. IR.md says what each field means. */
+/* Prints tasks as text; tasks_text.c reads it back to the same tasks. IR.md says what each field
+ * means. */
 #include "compiler/irlex.h"
 
 #include <inttypes.h>
@@ -171,10 +172,10 @@ static void print_scratch(const struct printer *p, const struct flow_buffer *b, 
         }
         if (size == NONE)
             continue;
-        fprintf(p->out, "  scratch %s[%" PRIu32, b->name, c);
+        fprintf(p->out, "  scratch %s[%" PRIu32 "]", b->name, c);
         if (n > 1)
-            fprintf(p->out, " +: %" PRIu32, n);
-        fputs("] elems", p->out);
+            fprintf(p->out, " chunks %" PRIu32, n);
+        fputs(" elems", p->out);
         const struct chunk_size *s = &t->sizes.data[size];
         for (uint32_t i = 0; i < s->elems; i++)
             fprintf(p->out, " %" PRIu64, t->size_elems.data[s->first_elems + i]);
@@ -197,8 +198,7 @@ static void print_rank(const struct printer *p, int32_t rank) {
     for (size_t i = 0; i < f->buffers.count; i++) {
         const struct flow_buffer *b = &f->buffers.data[i];
         if (b->role == ROLE_SCRATCH && b->position[rank] >= 0)
-            print_scratch(p, b,
-                          b->first_loc + (uint32_t)b->position[rank] * (uint32_t)b->chunks);
+            print_scratch(p, b, b->first_loc + (uint32_t)b->position[rank] * (uint32_t)b->chunks);
     }
     for (uint32_t i = 0; p->placed && i < p->rank->accs; i++)
         fprintf(p->out, "  acc%" PRIu32 " at %" PRIu64 "\n", i,
