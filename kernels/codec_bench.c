@@ -2,7 +2,6 @@
  * codec_bench.c: see codec_bench.h. Each run encodes, decodes and copies once; a first run, not
  * counted, brings the pages in.
  */
-#define _POSIX_C_SOURCE 199309L
 #include "kernels/codec_bench.h"
 
 #include "kernels/half.h"
