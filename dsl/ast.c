@@ -376,8 +376,10 @@ struct stmt *stmt_slices(struct span at, struct parser *p, struct expr *count) {
 /* ---- top level ---------------------------------------------------------------------------- */
 
 void file_import(struct span at, struct parser *p, const char *path) {
-    if (p->program.lets || p->program.defs || p->program.schedules)
+    if (p->program.lets || p->program.defs || p->program.schedules) {
         diag_report(p->diag, SEV_ERROR, at, "imports come before everything else in a file");
+        return;
+    }
     struct import *i = arena_alloc(p->arena, sizeof *i);
     i->path = path;
     i->at = at;

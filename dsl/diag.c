@@ -269,6 +269,8 @@ void diag_print(const struct diag *d, FILE *out, bool colour) {
     unsigned dropped = d->errors - d->errors_kept;
     if (dropped)
         fprintf(out, "%u more error%s not shown\n", dropped, dropped == 1 ? "" : "s");
+    else if (diag_full(d))
+        fprintf(out, "stopped after %d errors\n", MAX_ERRORS);
 }
 
 /* ---- as JSON ------------------------------------------------------------------------------ */

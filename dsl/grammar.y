@@ -2,8 +2,10 @@
  * action is one constructor call; what is wrong with the meaning of a tree is found later, from
  * the tree.
  *
- * Recovery: a statement in error is skipped to its `;`, a block in its way included (see
- * next_token), or to the `}` of the block it stands in. A missing `;` is taken as read. / */
+ * Recovery: what is in error ends with its `;` or with its block, whose statements are read as any
+ * others, or at the `}` of the block it stands in. A missing `;` is taken as read: next_token
+ * supplies it.
+ */
 %code requires {
 #include "dsl/parser.h"
 }
@@ -20,7 +22,6 @@
 %param { struct parser *p }
 
 %code provides {
-/* lexer.l: the next token; when bison is discarding tokens, blocks among them count as one `;`. */
 int next_token(GRAMMAR_STYPE *value, struct span *at, struct parser *p, bool recovering);
 }
 
@@ -30,7 +31,6 @@ int next_token(GRAMMAR_STYPE *value, struct span *at, struct parser *p, bool rec
      (Current).end = (N) ? YYRHSLOC(Rhs, N).end : YYRHSLOC(Rhs, 0).end)
 #define YYMAXDEPTH 20000
 
-/* The scanner is told when recovery is discarding tokens. */
 #define grammar_lex(VALUE, AT, P) next_token(VALUE, AT, P, yyerrstatus == 3)
 
 static void grammar_error(struct span *at, struct parser *p, const char *message);
@@ -109,17 +109,13 @@ file:
 ;
 
 item:
-    "import" STRING semi                    { file_import(@$, p, $2); }
+    "import" STRING ";"                     { file_import(@2, p, $2); }
 |   let                                     { file_let(p, $1); }
 |   def
 |   schedule
 |   error ";"                               { yyerrok; }
 |   error "}"                               { yyerrok; }
-;
-
-semi:
-    ";"
-|   error                                   /* taken as read; yyerrok would say it twice */
+|   error block                             { yyerrok; }
 ;
 
 name:
@@ -175,13 +171,15 @@ statements:
 statement:
     let | if | for | require | buffer | move | step | stage | call | collective | ensure | slices
 |   error ";"                               { $$ = NULL; yyerrok; }
+|   error block                             { $$ = NULL; yyerrok; }
+|   error block "else" else                 { $$ = NULL; yyerrok; }
 ;
 
 /* ---- 4. Names and expressions ------------------------------------------------------------- */
 
 let:
-    "let" name "=" expr semi                { $$ = stmt_let(@$, p, $2, $4); }
-|   "let" name "(" let_formals ")" "=" expr semi
+    "let" name "=" expr ";"                 { $$ = stmt_let(@$, p, $2, $4); }
+|   "let" name "(" let_formals ")" "=" expr ";"
                                             { $$ = stmt_let_function(@$, p, $2, $4, $7); }
 ;
 
@@ -283,13 +281,13 @@ where:
 ;
 
 require:
-    "require" expr ":" STRING semi          { $$ = stmt_require(@$, p, $2, $4); }
+    "require" expr ":" STRING ";"           { $$ = stmt_require(@$, p, $2, $4); }
 ;
 
 /* ---- 6. Buffers --------------------------------------------------------------------------- */
 
 buffer:
-    role name "[" expr "]" on semi          { $$ = stmt_buffer(@$, p, $1, $2, $4, $6); }
+    role name "[" expr "]" on ";"           { $$ = stmt_buffer(@$, p, $1, $2, $4, $6); }
 ;
 
 role:
@@ -307,8 +305,8 @@ on:
 /* ---- 7. Moving data ----------------------------------------------------------------------- */
 
 move:
-    "copy" chunk "->" chunk via semi        { $$ = stmt_move(@$, p, STMT_COPY, $2, $4, $5); }
-|   "reduce" chunk "->" chunk via semi      { $$ = stmt_move(@$, p, STMT_REDUCE, $2, $4, $5); }
+    "copy" chunk "->" chunk via ";"         { $$ = stmt_move(@$, p, STMT_COPY, $2, $4, $5); }
+|   "reduce" chunk "->" chunk via ";"       { $$ = stmt_move(@$, p, STMT_REDUCE, $2, $4, $5); }
 ;
 
 chunk:
@@ -332,14 +330,14 @@ stage:
 ;
 
 call:
-    name "(" args ")" via semi              { $$ = stmt_call(@$, p, $1, $3, $5); }
+    name "(" args ")" via ";"               { $$ = stmt_call(@$, p, $1, $3, $5); }
 ;
 
 /* ---- 9. What must hold -------------------------------------------------------------------- */
 
 collective:
-    "collective" name root on semi          { $$ = stmt_collective(@$, p, $2, $3, $4); }
-|   "collective" "reduce" root on semi      { $$ = stmt_collective(@$, p, name_of(@2, "reduce"),
+    "collective" name root on ";"           { $$ = stmt_collective(@$, p, $2, $3, $4); }
+|   "collective" "reduce" root on ";"       { $$ = stmt_collective(@$, p, name_of(@2, "reduce"),
                                                                    $3, $4); }
 ;
 
@@ -349,11 +347,11 @@ root:
 ;
 
 ensure:
-    "ensure" chunk "==" chunk loop_opt semi
+    "ensure" chunk "==" chunk loop_opt ";"
                                             { $$ = stmt_ensure_equal(@$, p, $2, $4, $5); }
-|   "ensure" chunk "==" "sum" "(" chunk loop_head ")" loop_opt semi
+|   "ensure" chunk "==" "sum" "(" chunk loop_head ")" loop_opt ";"
                                             { $$ = stmt_ensure_sum(@$, p, $2, $6, $7, $9); }
-|   "ensure" "identical" chunk loop_opt semi
+|   "ensure" "identical" chunk loop_opt ";"
                                             { $$ = stmt_ensure_identical(@$, p, $3, $4); }
 ;
 
@@ -363,7 +361,7 @@ loop_opt:
 ;
 
 slices:
-    "slices" expr semi                      { $$ = stmt_slices(@$, p, $2); }
+    "slices" expr ";"                       { $$ = stmt_slices(@$, p, $2); }
 ;
 
 %%

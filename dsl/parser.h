@@ -49,7 +49,9 @@ struct parser {
     src_pos boundary;       /* end of the `;`, `{` or `}` before the current token's statement */
     src_pos stray_end;      /* end of the last character that is no token */
     src_pos complained;     /* where the scanner last reported text that is no token */
-    bool skip_block;        /* the token in error opened a block, which recovery skips */
+    bool missing_semicolon; /* before the current token: next_token will supply it */
+    struct token again;     /* that token; kind 0: none */
+    const char *last_name;  /* value of the last token that was a name */
     bool gave_up; /* too deep, or too many errors: the rest of the text is not looked at */
     bool said_unclosed;
     struct token open[MAX_DEPTH]; /* brackets */

@@ -5,7 +5,7 @@
 
 enum {
     LONGEST_NAME = 128,
-    DECIMAL_DIGITS = 15, /* more would not survive the way through a double and back */
+    DECIMAL_DIGITS = 15, /* that count; more would not survive the way through a double and back */
 };
 
 void scan_complain(struct parser *p, struct span at, const char *message) {
@@ -41,14 +41,16 @@ int64_t scan_integer(struct parser *p, struct span at, const char *text, size_t 
 /* Independent of the locale, and exact: both numbers of the quotient are doubles. */
 double scan_decimal(struct parser *p, struct span at, const char *text, size_t bytes) {
     double digits = 0, scale = 1;
-    int count = 0;
+    int count = 0, places = 0;
     bool fraction = false;
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '.') {
             fraction = true;
             continue;
         }
-        if (++count > DECIMAL_DIGITS) {
+        count += count > 0 || text[i] != '0';
+        places += fraction;
+        if (count > DECIMAL_DIGITS || places > DECIMAL_DIGITS) {
             scan_complain(p, at, "a decimal has at most 15 digits");
             return 0;
         }

@@ -134,8 +134,10 @@ static bool unclosed_block(struct parser *p, const struct syntax_error *e) {
     if (!expects(e, "}") || !(found(e, "end of file") || top_level_only))
         return false;
     if (!p->said_unclosed) {
-        diag_report(p->diag, SEV_ERROR, p->current.at, "expected '}' before %s",
-                    quoted(p, p->current));
+        struct span at = p->current.at;
+        if (p->current.kind == T_END)
+            at.begin = at.end = p->previous.at.end;
+        diag_report(p->diag, SEV_ERROR, at, "expected '}' before %s", quoted(p, p->current));
         note_open_bracket(p);
     }
     p->said_unclosed = true;
@@ -149,8 +151,14 @@ static bool assignment(struct parser *p, const struct syntax_error *e) {
     return true;
 }
 
+static bool is_before_chunk(int kind) {
+    return kind == T_COPY || kind == T_REDUCE || kind == T_ARROW || kind == T_ENSURE ||
+           kind == T_IDENTICAL || kind == T_EQ;
+}
+
 static bool keyword_as_name(struct parser *p, const struct syntax_error *e) {
-    if (!is_keyword(e->found) || !expects(e, "name") || expects(e, "integer") || expects(e, "copy"))
+    if (!is_keyword(e->found) || !expects(e, "name") || expects(e, "integer") ||
+        expects(e, "copy") || is_before_chunk(p->previous.kind))
         return false;
     diag_report(p->diag, SEV_ERROR, p->current.at, "'%s' is a keyword and cannot be a name",
                 text_of(p, p->current));
@@ -164,6 +172,10 @@ static bool chunk_reference(struct parser *p, const struct syntax_error *e) {
         say_expected(p, e, "'[' after buffer name");
     else if (expects(e, "->"))
         say_expected(p, e, "'->' after source chunk");
+    else if (expects(e, "==") && !expects(e, "<"))
+        say_expected(p, e, "'==' after chunk");
+    else if (expects(e, "for") && !expects(e, ";") && !expects(e, "copy"))
+        say_expected(p, e, "'for' after term of 'sum'");
     else if (expects(e, "+:") && found(e, ".."))
         say(p, p->current.at, "a range of chunks is written buf[first +: count]");
     else
@@ -186,16 +198,24 @@ static const char *statement_name(const struct parser *p) {
     }
 }
 
+static bool missing_via(struct parser *p, const struct syntax_error *e) {
+    if (!expects(e, "via") || !found(e, "name"))
+        return false;
+    diag_report(p->diag, SEV_ERROR, p->current.at, "expected 'via' before codec %s",
+                quoted(p, p->current));
+    return true;
+}
+
 static bool missing_semicolon(struct parser *p, const struct syntax_error *e) {
     if (!expects(e, ";"))
         return false;
     struct span after = {p->previous.at.end, p->previous.at.end};
     bool next_line = on_new_line(p) || found(e, "}") || found(e, "end of file");
-    if (next_line || is_keyword(e->found))
+    if (next_line || is_keyword(e->found)) {
         diag_report(p->diag, SEV_ERROR, after, "expected ';' after %s", statement_name(p));
-    else if (expects(e, "via") && found(e, "name"))
-        diag_report(p->diag, SEV_ERROR, p->current.at, "expected 'via' before codec %s",
-                    quoted(p, p->current));
+        p->missing_semicolon = !found(e, "}") && !found(e, "end of file");
+    } else if (missing_via(p, e))
+        return true;
     else if (expects(e, "on") && found(e, "name"))
         diag_report(p->diag, SEV_ERROR, p->current.at, "expected 'on' before group %s",
                     quoted(p, p->current));
@@ -205,9 +225,17 @@ static bool missing_semicolon(struct parser *p, const struct syntax_error *e) {
     return true;
 }
 
+/* The innermost open bracket is that of ranks(...). */
+static bool in_ranks(const struct parser *p) {
+    static const char name[] = "ranks";
+    size_t at = p->innermost.kind == T_LPAREN ? p->innermost.at.begin - p->base : 0;
+    size_t length = sizeof name - 1;
+    return at >= length && memcmp(p->text + at - length, name, length) == 0;
+}
+
 static bool missing_range(struct parser *p, const struct syntax_error *e) {
     bool another_bound = found(e, "integer") || found(e, "name") || found(e, ":") || found(e, "(");
-    if (!expects(e, "..") || !another_bound)
+    if (!expects(e, "..") || !another_bound || (expects(e, ")") && !in_ranks(p)))
         return false;
     diag_report(p->diag, SEV_ERROR, p->current.at, "expected '..' after '%s', %s",
                 text_of(p, p->previous), what_was_found(p, e));
@@ -227,11 +255,24 @@ static bool missing_in(struct parser *p, const struct syntax_error *e) {
 static bool missing_body(struct parser *p, const struct syntax_error *e) {
     if (!expects(e, "{"))
         return false;
+    if (missing_via(p, e))
+        return true;
     if (p->previous.kind == T_ELSE)
         say_expected(p, e, "'{' or 'if' after 'else'");
     else
         diag_report(p->diag, SEV_ERROR, p->current.at, "expected '{' to open the body of %s, %s",
                     quoted(p, p->statement), what_was_found(p, e));
+    return true;
+}
+
+static bool missing_colon(struct parser *p, const struct syntax_error *e) {
+    if (!expects(e, ":"))
+        return false;
+    if (p->statement.kind == T_REQUIRE)
+        say_expected(p, e, "':' and a message after condition");
+    else
+        diag_report(p->diag, SEV_ERROR, p->current.at, "expected ':' after %s, %s",
+                    quoted(p, p->previous), what_was_found(p, e));
     return true;
 }
 
@@ -290,12 +331,13 @@ static bool missing_name(struct parser *p, const struct syntax_error *e) {
     case T_OUTPUT:
     case T_INOUT:
     case T_SCRATCH:
-    case T_COPY:
-    case T_REDUCE:
-    case T_ARROW:
-    case T_ENSURE:
-    case T_IDENTICAL:
         what = "buffer name";
+        break;
+    case T_INT:
+    case T_CODEC:
+    case T_GROUP:
+    case T_BUFFER:
+        what = "parameter name";
         break;
     case T_FOR:
         what = "loop variable";
@@ -306,7 +348,11 @@ static bool missing_name(struct parser *p, const struct syntax_error *e) {
     case T_LPAREN:
         what = "parameter name";
         break;
+    case T_COMMA:
+        what = p->statement.kind == T_FOR ? "loop variable" : "name";
+        break;
     default:
+        what = is_before_chunk(p->previous.kind) ? "buffer name" : "name";
         break;
     }
     diag_report(p->diag, SEV_ERROR, p->current.at, "expected %s after %s, %s", what,
@@ -378,7 +424,6 @@ static void anything_else(struct parser *p, const struct syntax_error *e) {
 }
 
 void syntax_report(struct parser *p, const struct syntax_error *e) {
-    p->skip_block = found(e, "{");
     if (p->gave_up)
         return;
     if (p->complained >= p->boundary) {
@@ -388,9 +433,9 @@ void syntax_report(struct parser *p, const struct syntax_error *e) {
     }
     bool spoken = unclosed_block(p, e) || assignment(p, e) || keyword_as_name(p, e) ||
                   chunk_reference(p, e) || missing_semicolon(p, e) || missing_range(p, e) ||
-                  missing_in(p, e) || missing_body(p, e) || missing_parameter(p, e) ||
-                  missing_expression(p, e) || missing_bracket(p, e) || missing_name(p, e) ||
-                  not_a_call(p, e) || not_a_statement(p, e);
+                  missing_in(p, e) || missing_body(p, e) || missing_colon(p, e) ||
+                  missing_parameter(p, e) || missing_expression(p, e) || missing_bracket(p, e) ||
+                  missing_name(p, e) || not_a_call(p, e) || not_a_statement(p, e);
     if (!spoken)
         anything_else(p, e);
     if (diag_full(p->diag))
