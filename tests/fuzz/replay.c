@@ -1,8 +1,8 @@
-/* A main for fuzz targets where libFuzzer is not: every seed of a folder, then mutations of it.
+/* A main for fuzz targets where libFuzzer is not: every seed of some folders, then mutations of it.
  *
  * The mutations come from a fixed generator, so a failure comes back with the same command:
  *
- *     fuzz_NAME SEEDS_FOLDER [MUTATIONS_PER_SEED]
+ *     fuzz_NAME SEEDS_FOLDER...
  */
 #include <dirent.h>
 #include <stdbool.h>
@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { MAX_SEED_BYTES = 1 << 20, MAX_SEEDS = 4096, DEFAULT_MUTATIONS = 50, FREE_SEEDS = 64 };
+enum { MAX_SEED_BYTES = 1 << 20, MAX_SEEDS = 4096, MUTATIONS = 20, FREE_SEEDS = 64 };
 
 static uint64_t next_random(uint64_t *state) {
     *state ^= *state << 13;
@@ -62,10 +63,10 @@ static size_t mutate(uint8_t *data, size_t bytes, size_t capacity, uint64_t *ran
     return bytes;
 }
 
-static void run_mutations(const uint8_t *seed, size_t bytes, long mutations, uint64_t *random) {
+static void run_mutations(const uint8_t *seed, size_t bytes, uint64_t *random) {
     size_t capacity = bytes + 256;
     uint8_t *work = malloc(capacity);
-    for (long i = 0; work && i < mutations; i++) {
+    for (int i = 0; work && i < MUTATIONS; i++) {
         if (bytes) {
             memcpy(work, seed, bytes);
         }
@@ -74,7 +75,7 @@ static void run_mutations(const uint8_t *seed, size_t bytes, long mutations, uin
     free(work);
 }
 
-static bool run_file(const char *path, long mutations, uint64_t *random) {
+static bool run_file(const char *path, uint64_t *random) {
     FILE *file = fopen(path, "rb");
     if (!file) {
         return false;
@@ -84,7 +85,7 @@ static bool run_file(const char *path, long mutations, uint64_t *random) {
     fclose(file);
     if (seed) {
         run_once(seed, bytes);
-        run_mutations(seed, bytes, mutations, random);
+        run_mutations(seed, bytes, random);
     }
     free(seed);
     return true;
@@ -111,19 +112,34 @@ static size_t list_folder(const char *folder, char **names) {
     return count;
 }
 
-int main(int argc, char **argv) {
+/* Every file of a folder; false when one cannot be read. Folders within it are left out. */
+static bool run_folder(const char *folder, uint64_t *random, size_t *files) {
     static char *names[MAX_SEEDS];
-    uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
-    long mutations = argc > 2 ? strtol(argv[2], NULL, 10) : DEFAULT_MUTATIONS;
-    size_t files = argc > 1 ? list_folder(argv[1], names) : 0;
-    for (size_t i = 0; i < files; i++) {
+    size_t count = list_folder(folder, names);
+    bool ok = true;
+    for (size_t i = 0; i < count; i++) {
         char path[4096];
-        int n = snprintf(path, sizeof path, "%s/%s", argv[1], names[i]);
-        if (n < 0 || (size_t)n >= sizeof path || !run_file(path, mutations, &random)) {
-            fprintf(stderr, "cannot read %s/%s\n", argv[1], names[i]);
+        struct stat status;
+        int n = snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        free(names[i]);
+        if (n < 0 || (size_t)n >= sizeof path || stat(path, &status) != 0) {
+            ok = false;
+        } else if (S_ISREG(status.st_mode)) {
+            ok = run_file(path, random) && ok;
+            ++*files;
+        }
+    }
+    return ok;
+}
+
+int main(int argc, char **argv) {
+    uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
+    size_t files = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!run_folder(argv[i], &random, &files)) {
+            fprintf(stderr, "cannot read all of %s\n", argv[i]);
             return 1;
         }
-        free(names[i]);
     }
     for (size_t n = 0; n < FREE_SEEDS; n++) {
         uint8_t seed[FREE_SEEDS * 8];
@@ -132,6 +148,6 @@ int main(int argc, char **argv) {
         }
         run_once(seed, n * 8);
     }
-    printf("%zu seeds, %ld mutations each, %d random inputs\n", files, mutations, FREE_SEEDS);
+    printf("%zu seeds, %d mutations each, %d random inputs\n", files, MUTATIONS, FREE_SEEDS);
     return 0;
 }
