@@ -473,6 +473,16 @@ static void sort_rank(struct rewrite *w, struct tasks *t, const struct rank_task
     }
 }
 
+/* Copies instead of moving: the arrays of tasks are counted by its guard. */
+#define REPLACE(to, from)                                                                          \
+    do {                                                                                           \
+        VEC_CLEAR(to);                                                                             \
+        if ((from)->count)                                                                         \
+            memcpy(VEC_ADD_N(to, (from)->count), (from)->data,                                     \
+                   (from)->count * sizeof *(from)->data);                                          \
+        VEC_FREE(from);                                                                            \
+    } while (0)
+
 static void sort_lists(struct tasks *t, const uint32_t *tick) {
     struct rewrite w = {0};
     VEC_RESERVE(&w.operands, t->operands.count);
@@ -481,13 +491,10 @@ static void sort_lists(struct tasks *t, const uint32_t *tick) {
     (void)VEC_ADD_N(&w.renamed, t->pieces.count);
     for (size_t r = 0; r < t->ranks.count; r++)
         sort_rank(&w, t, &t->ranks.data[r], tick);
-    VEC_FREE(&t->operands);
-    VEC_FREE(&t->outs);
-    VEC_FREE(&t->pieces);
+    REPLACE(&t->operands, &w.operands);
+    REPLACE(&t->outs, &w.outs);
+    REPLACE(&t->pieces, &w.pieces);
     VEC_CLEAR(&t->deps);
-    memcpy(&t->operands, &w.operands, sizeof w.operands);
-    memcpy(&t->outs, &w.outs, sizeof w.outs);
-    memcpy(&t->pieces, &w.pieces, sizeof w.pieces);
     VEC_FREE(&w.renamed);
     VEC_FREE(&w.keys);
     VEC_FREE(&w.spare);

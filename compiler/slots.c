@@ -120,21 +120,6 @@ static bool check_order(struct compilation *c) {
 
 /* ---- objects and resources of a rank ---- */
 
-static uint64_t task_elems(const struct tasks *t, const struct task *task) {
-    if (task->store.index != NONE && task->store.kind == OPERAND_CHUNK)
-        return tasks_slice_elems(t, task->store.index, task->slice, NULL);
-    if (task->outs)
-        return t->pieces.data[t->outs.data[task->first_out]].elems;
-    for (uint32_t i = 0; i < task->operands; i++) {
-        struct operand o = t->operands.data[task->first_operand + i];
-        if (o.kind == OPERAND_PIECE)
-            return t->pieces.data[o.index].elems;
-        if (o.kind == OPERAND_CHUNK)
-            return tasks_slice_elems(t, o.index, task->slice, NULL);
-    }
-    return 0;
-}
-
 static uint32_t new_object(struct slots *s, uint64_t bytes, uint32_t piece) {
     VEC_PUSH(
         &s->objects,
@@ -176,7 +161,7 @@ static struct resource *resource_of(struct slots *s, const struct task *task, st
         object = chunk_object(s, o.index);
         break;
     case OPERAND_ACC:
-        object = new_object(s, task_elems(t, task) * reduce_acc_bytes(t->flow->setup.dtype), NONE);
+        object = new_object(s, tasks_elems(t, task) * reduce_acc_bytes(t->flow->setup.dtype), NONE);
         break;
     case OPERAND_PIECE:
         object = new_object(s, t->pieces.data[o.index].bytes, o.index);
@@ -365,9 +350,11 @@ static bool take(struct slots *s, size_t at) {
 
 static void join_run(struct slots *s, uint32_t piece, uint32_t recv, uint32_t send) {
     uint32_t object = s->resources.data[s->piece_resource.data[piece] - 1].object;
-    const struct object *x = &s->objects.data[object];
-    if (!x->placed && x->recv == recv && (recv != NONE || x->send == send))
+    struct object *x = &s->objects.data[object];
+    if (!x->placed && x->recv == recv && (recv != NONE || x->send == send)) {
+        x->placed = true;
         VEC_PUSH(&s->run, object);
+    }
 }
 
 /* The object and those that are to stand beside it. A piece that is listed twice is placed where it comes first. */
