@@ -53,11 +53,12 @@ enum codec_size_class {
 struct codec_stage {
     enum codec_kind kind;
     /* In the order of codecs.def: an integer, millionths of a fraction, or an enum dtype.
-     * Unused ones are 0, so that equal codecs are equal bytes. */
+     * Unused ones are 0. */
     int64_t params[CODEC_MAX_PARAMS];
 };
 
-/* A value: copy it freely. A zeroed one is not a codec; codec_none() is the raw one. */
+/* A value: copy it freely, compare with codec_equal (there is padding). A zeroed one is not a
+ * codec; codec_none() is the raw one. */
 struct codec {
     int32_t stage_count;
     struct codec_stage stages[CODEC_MAX_STAGES];
