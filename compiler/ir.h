@@ -177,7 +177,7 @@ char *value_text(struct arena *a, const struct values *v, uint32_t id); /* sum(d
 void value_set_divided(struct values *v, uint32_t sum);
 uint32_t values_count(const struct values *v); /* ids are 0 .. count-1; operands of a value come before it */
 
-/* Program order execution over values: fills what verify, forward and lower need. Reports LANGUAGE's meaning errors (reading an empty
+/* trace.c: program order execution over values: fills what verify, forward and lower need. Reports LANGUAGE's meaning errors (reading an empty
  * chunk, writing an input, unequal sizes, step conflicts, ...) and returns false then. */
 struct flow_trace {
     uint32_t *read;      /* [transfers] the value read at the source (completed) */
@@ -185,11 +185,12 @@ struct flow_trace {
     uint32_t *encoding;  /* [transfers] or NONE, as forward stores it */
     uint32_t *final;     /* [locs] value at the end, NONE: empty */
     VEC(struct encoding) encodings;
+    struct tracer *running; /* what trace.c works with meanwhile */
 };
 bool values_trace(struct values *v, const struct flow *f, struct diag *d, struct flow_trace *out);
 void flow_trace_free(struct flow_trace *t, const struct flow *f);
 /* After values_trace, for messages: the transfer that added operand k of a sum; NONE: it was there first. */
-uint32_t values_find_addition(struct values *v, const struct flow *f, uint32_t sum, uint32_t k);
+uint32_t values_find_addition(struct values *v, const struct flow *f, struct diag *d, uint32_t sum, uint32_t k);
 
 /* ---- tasks.c ------------------------------------------------------------------------------ */
 
