@@ -11,10 +11,10 @@
  *     const struct run_stats *s = plan_stats(p);
  *     plan_free(p);
  *
- * Memory of a rank, as the caller sees it: `send` is the rank's input and inout buffers in the order
- * of declaration, end to end; `recv` its inout and output buffers likewise. Both may be the same
- * memory, or overlap in any way. Private to runtime/: engine.h. Beside it stand reference.h (what the
- * result must be) and inputs.h (values to run on).
+ * Memory of a rank, as the caller sees it: `send` is the rank's input and inout buffers in the
+ * order of declaration, end to end; `recv` its inout and output buffers likewise. Both may be
+ * the same memory, or overlap in any way. Private to runtime/: engine.h. Beside it stand
+ * reference.h (what the result must be) and inputs.h (values to run on).
  */
 #ifndef SLUICE_EXECUTOR_H
 #define SLUICE_EXECUTOR_H
@@ -29,10 +29,10 @@ enum run_status {
     RUN_INTERNAL, /* a fault of the compiler or the executor: the plan cannot be run as it stands */
 };
 
-/* ---- statistics ----------------------------------------------------------------------------- */
+/* ---- statistics --------------------------------------------------------------------------- */
 
-/* What the runs so far moved and spent in one stage. Bytes and messages are those of one run that did not
- * overflow, times the runs; what repairs moved is counted apart. Seconds are summed over threads. */
+/* What runs moved and spent in one stage. What repairs moved is counted apart. Seconds are summed
+ * over threads, and hold the repairs. */
 struct run_stage {
     const char *name;      /* "" outside any stage */
     uint64_t messages;     /* one a slice */
@@ -59,7 +59,7 @@ struct run_stats {
     struct run_stage total;
 };
 
-/* ---- executor_cpu.c ------------------------------------------------------------------------- */
+/* ---- executor_cpu.c ----------------------------------------------------------------------- */
 
 struct run_options {
     int threads;                 /* 0: one a rank, at most the machine's cores */
@@ -77,7 +77,8 @@ struct executor;
 uint64_t io_send_elems(const struct flow *f, int32_t rank);
 uint64_t io_recv_elems(const struct flow *f, int32_t rank);
 
-/* Whether some piece of the plan may not fit its slot, so that it needs a repair plan beside it. */
+/* Whether some piece of the plan may not fit its slot, so that it needs a repair plan beside
+ * it. */
 bool tasks_can_overflow(const struct tasks *t);
 
 /* Makes ready to run `t` (all ranks, after slots), and `repair` where t can overflow. Both must
@@ -87,31 +88,32 @@ struct executor *executor_new(const struct tasks *t, const struct tasks *repair,
                               size_t err_bytes);
 void executor_free(struct executor *e);
 
-/* Runs all ranks. send and recv have a pointer a rank (NULL where it has no elements). What recv holds
- * is changed only on RUN_OK; send is never written, but where it shares memory with recv. Not to be
- * called by two threads at a time on one executor. */
+/* Runs all ranks. send and recv have a pointer a rank (NULL where it has no elements). What
+ * recv holds is changed only on RUN_OK; send is never written, but where it shares memory with
+ * recv. Not to be called by two threads at a time on one executor. */
 enum run_status executor_run(struct executor *e, const void *const *send, void *const *recv);
-const char *executor_error(const struct executor *e); /* of the last run; "" */
-const struct run_stats *executor_stats(const struct executor *e);
+const char *executor_error(const struct executor *e);             /* of the last run; "" */
+const struct run_stats *executor_stats(const struct executor *e); /* of the last run */
 /* [encodings * slices] bytes that each piece needed in the last run, 0: not known. */
 const uint64_t *executor_needs(const struct executor *e, size_t *count);
 
-/* ---- learn.c -------------------------------------------------------------------------------- */
+/* ---- learn.c ------------------------------------------------------------------------------ */
 
-/* Remembers what each piece of bounded size needed, over runs and re-compilations of one schedule with
- * one setup. A slot is the largest need of the last LEARN_WINDOW runs or more, and a margin: 1/64 of it
- * and 256 bytes, up to a multiple of 128; never more than the worst case. */
+/* Remembers what each piece of bounded size needed, over runs and re-compilations of one
+ * schedule with one setup. A slot is the largest need of the last LEARN_WINDOW runs or more,
+ * and a margin: 1/64 of it and 256 bytes, up to a multiple of 128; never more than the worst
+ * case. */
 struct learned;
 #define LEARN_WINDOW 8
 
 struct learned *learned_new(const struct tasks *t); /* NULL: no memory */
 void learned_free(struct learned *l);
 void learned_observe(struct learned *l, const uint64_t *needs, size_t count);
-/* setup.slot_bytes for the next compilation, valid until the next call; NULL with *count 0 before any
- * observation. */
+/* setup.slot_bytes for the next compilation, valid until the next call; NULL with *count 0
+ * before any observation. */
 const uint64_t *learned_slots(struct learned *l, size_t *count);
 
-/* ---- plan.c --------------------------------------------------------------------------------- */
+/* ---- plan.c ------------------------------------------------------------------------------- */
 
 struct plan;
 
@@ -127,10 +129,11 @@ const char *plan_error(const struct plan *p); /* in words; "" when all is well o
 /* The one in use; NULL: no memory. */
 const struct compilation *plan_compilation(const struct plan *p);
 enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv);
-/* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed. Results
- * never change. A failure leaves the plan as it was. */
+/* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed.
+ * Results never change. A failure leaves the plan as it was. */
 enum run_status plan_adapt(struct plan *p);
-const struct run_stats *plan_stats(const struct plan *p); /* over all adaptations */
+const struct run_stats *plan_stats(const struct plan *p); /* of all runs, over adaptations */
+const struct run_stats *plan_last(const struct plan *p);  /* of the last run */
 void plan_free(struct plan *p);
 
 #endif

@@ -27,13 +27,13 @@ struct input_file {
     uint64_t elems;
     enum dtype dtype;
 };
-/* Reads at most limit_bytes of it ("-": standard input). False: err says why (cannot be read, empty, not
- * whole elements). */
+/* Reads at most limit_bytes of it ("-": standard input). False: err says why (cannot be read,
+ * empty, not whole elements). */
 bool input_file_read(const char *path, enum dtype t, uint64_t limit_bytes, struct input_file *out,
                      char *err, size_t err_bytes);
 void input_file_free(struct input_file *f);
-/* Elements first .. first+elems of the file, which starts again behind its end. True: it did. The slice
- * of a rank follows that of the rank before it. */
+/* Elements first .. first+elems of the file, which starts again behind its end. True: it did.
+ * The slice of a rank follows that of the rank before it. */
 bool input_file_slice(const struct input_file *f, uint64_t first, uint64_t elems, void *dst);
 
 #endif

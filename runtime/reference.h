@@ -1,10 +1,12 @@
-/* What the result of a run must be, computed from the proved value of each chunk, element by element.
+/* What the result of a run must be, computed from the proved value of each chunk, element by
+ * element.
  *
- * Shares no code with the executor and the codecs: its own conversions, rounding and loops. Where no
- * lossy codec stands between the inputs and a chunk the result is one string of bits, and is compared
- * so. Elsewhere the exact value is followed in double, with a bound on the error of every sum, rounding
- * and codec (codec_error_bound: what the codec's row in the table declares); the result must lie within
- * it, and ranks that hold the same value must hold the same bits.
+ * Shares no code with the executor and the codecs: its own conversions, rounding and loops.
+ * Where no lossy codec stands between the inputs and a chunk the result is one string of bits,
+ * and is compared so. Elsewhere the exact value is followed in double, with a bound on the
+ * error of every sum, rounding and codec (codec_error_bound: what the codec's row in the table
+ * declares); the result must lie within it, and ranks that hold the same value must hold the
+ * same bits.
  */
 #ifndef SLUICE_REFERENCE_H
 #define SLUICE_REFERENCE_H
@@ -35,9 +37,9 @@ struct reference_report {
     struct mismatch first[REFERENCE_KEPT]; /* the same ones in every run */
 };
 
-/* Checks every output and inout chunk that the ranks of a compilation end with. send, got: as executor.h
- * has them, a pointer a rank; send as it was before the run. False: it could not be checked, err says
- * why (no memory). */
+/* Checks every output and inout chunk that the ranks of a compilation end with. send, got: as
+ * executor.h has them, a pointer a rank; send as it was before the run. False: it could not be
+ * checked, err says why (no memory). */
 bool reference_check(const struct compilation *c, const void *const *send, const void *const *got,
                      void (*progress)(void *ctx, uint64_t done, uint64_t of), void *progress_ctx,
                      struct reference_report *out, char *err, size_t err_bytes);

@@ -1,0 +1,287 @@
+/*
+ * plan.c: source text -> a compiled plan and its repair, run again and again, its slots learned.
+ *
+ * Source and options are kept, since every adaptation compiles again. A new compilation is put
+ * in use only when all of it succeeded.
+ */
+#include "runtime/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What can be exchanged: one compilation made ready to run. */
+struct version {
+    struct compilation *main, *repair; /* repair NULL: not needed, or errors in main */
+    struct executor *executor;         /* NULL: not ready */
+};
+
+struct plan {
+    char *path, *name, *text; /* a file's path, or a name and text */
+    size_t bytes;
+    struct compile_options options;
+    int32_t *node_of, *local_of;
+    char *schedule, **defines;
+    struct run_options run;
+    struct version version;
+    struct learned *learned;
+    uint64_t overflowed_runs; /* since the last adaptation */
+    struct run_stats total;
+    struct run_stage *stages; /* [total.stages] */
+    enum run_status status;
+    char error[256];
+};
+
+/* ---- copies of what the caller gave ---- */
+
+static void *copy_bytes(const void *from, size_t bytes, bool *ok) {
+    void *to = malloc(bytes ? bytes : 1);
+    if (to && bytes)
+        memcpy(to, from, bytes);
+    *ok &= to != NULL;
+    return to;
+}
+
+static char *copy_text(const char *s, bool *ok) {
+    return s ? copy_bytes(s, strlen(s) + 1, ok) : NULL;
+}
+
+static bool copy_options(struct plan *p, const struct compile_options *c) {
+    bool ok = true;
+    size_t node_bytes = (size_t)c->setup.ranks * sizeof(int32_t);
+    p->options = *c;
+    p->options.setup.slot_bytes = NULL;
+    p->options.setup.slot_count = 0;
+    p->options.dump_after = NULL;
+    p->options.stop_after = NULL;
+    p->options.emit_rank = -1;
+    if (c->setup.node_of && c->setup.ranks > 0)
+        p->options.setup.node_of = p->node_of = copy_bytes(c->setup.node_of, node_bytes, &ok);
+    if (c->setup.local_of && c->setup.ranks > 0)
+        p->options.setup.local_of = p->local_of = copy_bytes(c->setup.local_of, node_bytes, &ok);
+    p->options.schedule = p->schedule = copy_text(c->schedule, &ok);
+    size_t defines = 0;
+    while (c->defines && c->defines[defines])
+        defines++;
+    p->defines = calloc(defines + 1, sizeof *p->defines);
+    for (size_t i = 0; i < defines && p->defines; i++)
+        p->defines[i] = copy_text(c->defines[i], &ok);
+    p->options.defines = (const char *const *)p->defines;
+    return ok && p->defines;
+}
+
+/* ---- making a version ---- */
+
+static enum run_status complain(struct plan *p, enum run_status status, const char *words) {
+    snprintf(p->error, sizeof p->error, "%s", words);
+    return status;
+}
+
+static struct compilation *compile(const struct plan *p, const struct setup *setup) {
+    struct compile_options o = p->options;
+    o.setup = *setup;
+    return p->path ? compile_file(p->path, &o) : compile_text(p->name, p->text, p->bytes, &o);
+}
+
+static void version_free(struct version *v) {
+    executor_free(v->executor);
+    if (v->repair)
+        compilation_free(v->repair);
+    if (v->main)
+        compilation_free(v->main);
+    *v = (struct version){0};
+}
+
+/* Leaves v->main, for its messages, even when it fails. */
+static enum run_status version_make(struct plan *p, const struct setup *setup, struct version *v) {
+    enum run_status status;
+    v->main = compile(p, setup);
+    if (!v->main)
+        return complain(p, RUN_NO_MEMORY, "no memory to compile");
+    if (!compilation_ok(v->main))
+        return RUN_BAD_SCHEDULE;
+    if (!v->main->tasks)
+        return complain(p, RUN_INTERNAL, "internal error: the compilation has no tasks");
+    if (tasks_can_overflow(v->main->tasks)) {
+        struct setup again = *setup;
+        again.repair = true;
+        again.slot_bytes = NULL;
+        again.slot_count = 0;
+        v->repair = compile(p, &again);
+        if (!v->repair)
+            return complain(p, RUN_NO_MEMORY, "no memory to compile the repair");
+        if (!compilation_ok(v->repair) || !v->repair->tasks)
+            return complain(p, RUN_INTERNAL, "internal error: the repair does not compile");
+    }
+    char err[200];
+    v->executor = executor_new(v->main->tasks, v->repair ? v->repair->tasks : NULL, &p->run,
+                               &status, err, sizeof err);
+    if (status == RUN_INTERNAL)
+        snprintf(p->error, sizeof p->error, "internal error: %s", err);
+    else if (status != RUN_OK)
+        complain(p, status, err[0] ? err : "no memory to run");
+    return status;
+}
+
+static enum run_status plan_init(struct plan *p) {
+    enum run_status status = version_make(p, &p->options.setup, &p->version);
+    if (status != RUN_OK)
+        return status;
+    const struct run_stats *s = executor_stats(p->version.executor);
+    p->total = *s;
+    p->stages = calloc(s->stages, sizeof *p->stages);
+    p->learned = learned_new(p->version.main->tasks);
+    if (!p->stages || !p->learned)
+        return complain(p, RUN_NO_MEMORY, "no memory to run");
+    for (uint32_t i = 0; i < s->stages; i++)
+        p->stages[i].name = p->version.main->flow->stages.data[i].name;
+    p->total.stage = p->stages;
+    p->total.total.name = "total";
+    return RUN_OK;
+}
+
+static struct plan *plan_new(const char *path, const char *name, const char *text, size_t bytes,
+                             const struct compile_options *c, const struct run_options *r) {
+    struct plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    bool ok = true;
+    p->path = copy_text(path, &ok);
+    p->name = copy_text(name, &ok);
+    p->text = text ? copy_bytes(text, bytes, &ok) : NULL;
+    p->bytes = bytes;
+    if (r)
+        p->run = *r;
+    if (!copy_options(p, c) || !ok)
+        p->status = complain(p, RUN_NO_MEMORY, "no memory");
+    else
+        p->status = plan_init(p);
+    return p;
+}
+
+struct plan *plan_new_file(const char *path, const struct compile_options *c,
+                           const struct run_options *r) {
+    return plan_new(path, NULL, NULL, 0, c, r);
+}
+
+struct plan *plan_new_text(const char *name, const char *text, size_t bytes,
+                           const struct compile_options *c, const struct run_options *r) {
+    return plan_new(NULL, name, text, bytes, c, r);
+}
+
+/* ---- running ---- */
+
+static void add_run(struct plan *p, const struct run_stats *s) {
+    struct run_stats *t = &p->total;
+    t->best_seconds =
+        t->runs == 0 || s->last_seconds < t->best_seconds ? s->last_seconds : t->best_seconds;
+    t->last_seconds = s->last_seconds;
+    t->wall_seconds += s->wall_seconds;
+    t->runs++;
+    t->repairs += s->repairs;
+    t->repair_wire_bytes += s->repair_wire_bytes;
+    for (uint32_t i = 0; i < t->stages && i < s->stages; i++)
+        run_stage_add(&p->stages[i], &s->stage[i]);
+    run_stage_add(&t->total, &s->total);
+}
+
+enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv) {
+    if (!plan_ready(p))
+        return p->status;
+    p->error[0] = 0;
+    p->status = executor_run(p->version.executor, send, recv);
+    if (p->status != RUN_OK)
+        return complain(p, p->status, executor_error(p->version.executor));
+    const struct run_stats *s = executor_stats(p->version.executor);
+    size_t count;
+    const uint64_t *needs = executor_needs(p->version.executor, &count);
+    learned_observe(p->learned, needs, count);
+    p->overflowed_runs += s->repairs;
+    add_run(p, s);
+    return RUN_OK;
+}
+
+/* Wire bytes of a run with the present slots, and with these. */
+static void compare_slots(const struct tasks *t, const uint64_t *slots, size_t count, uint64_t *now,
+                          uint64_t *then) {
+    *now = *then = 0;
+    for (size_t i = 0; i < t->messages.count; i++) {
+        const struct task *k = &t->tasks.data[t->messages.data[i].send];
+        for (uint32_t j = 0; j < k->operands; j++) {
+            const struct piece *p = &t->pieces.data[t->operands.data[k->first_operand + j].index];
+            size_t at = (size_t)p->encoding * t->slices + p->slice;
+            *now += p->bytes;
+            *then += at < count && slots[at] > 0 ? slots[at] : p->bytes;
+        }
+    }
+}
+
+enum run_status plan_adapt(struct plan *p) {
+    if (!plan_ready(p))
+        return p->status;
+    const struct tasks *t = p->version.main->tasks;
+    struct setup setup = p->options.setup;
+    uint64_t now, then;
+    setup.slices = t->slices; /* pieces keep their numbers */
+    setup.slot_bytes = learned_slots(p->learned, &setup.slot_count);
+    compare_slots(t, setup.slot_bytes, setup.slot_count, &now, &then);
+    bool saves = then < now && now - then > now / 100;
+    if (!setup.slot_bytes || (p->overflowed_runs == 0 && !saves))
+        return RUN_OK;
+    struct version next = {0};
+    enum run_status status = version_make(p, &setup, &next);
+    if (status == RUN_BAD_SCHEDULE)
+        status = complain(p, RUN_INTERNAL, "internal error: the schedule compiles no more");
+    if (status != RUN_OK) {
+        version_free(&next);
+        return status;
+    }
+    version_free(&p->version);
+    p->version = next;
+    p->overflowed_runs = 0;
+    p->total.adaptations++;
+    const struct run_stats *s = executor_stats(next.executor);
+    p->total.arena_bytes = s->arena_bytes;
+    p->total.arena_unshared_bytes = s->arena_unshared_bytes;
+    p->total.total_bytes = s->total_bytes;
+    return RUN_OK;
+}
+
+/* ---- asking and freeing ---- */
+
+bool plan_ready(const struct plan *p) {
+    return p->version.executor && p->learned;
+}
+enum run_status plan_status(const struct plan *p) {
+    return p->status;
+}
+const char *plan_error(const struct plan *p) {
+    return p->error;
+}
+const struct compilation *plan_compilation(const struct plan *p) {
+    return p->version.main;
+}
+const struct run_stats *plan_stats(const struct plan *p) {
+    return &p->total;
+}
+
+const struct run_stats *plan_last(const struct plan *p) {
+    return plan_ready(p) ? executor_stats(p->version.executor) : &p->total;
+}
+
+void plan_free(struct plan *p) {
+    if (!p)
+        return;
+    version_free(&p->version);
+    learned_free(p->learned);
+    free(p->stages);
+    for (size_t i = 0; p->defines && p->defines[i]; i++)
+        free(p->defines[i]);
+    free(p->defines);
+    free(p->schedule);
+    free(p->node_of);
+    free(p->local_of);
+    free(p->path);
+    free(p->name);
+    free(p->text);
+    free(p);
+}
