@@ -1,27 +1,29 @@
 /* rounds: gives each message a round and each task a tick, and sorts every rank's list by tick.
  *
- * A tick is one step of a clock that all ranks share. In a tick the messages of that tick travel, then (slices = 1)
- * or meanwhile (slices > 1) the computes of that tick run:
+ * A tick is one step of a clock that all ranks share. In a tick the messages of that tick travel,
+ * then (slices = 1) or meanwhile (slices > 1) the computes of that tick run:
  *
  *     tick      0         1              2              3
- *     wire                m1 ==========  m2 ==========  m3 ==========      slices = 1: a compute has the tick of what
- *     compute   encode m1     decode m1      decode m2                     it waits for, and stands behind it
+ *     wire                m1 ==========  m2 ==========  m3 ==========      slices = 1: a compute
+ * has the tick of what compute   encode m1     decode m1      decode m2                     it
+ * waits for, and stands behind it
  *
- *     wire                m1.0 ========  m1.1 ========  m2.0 ========      slices > 1: it has the next tick, so that the
- *     compute   encode m1                decode m1.0    decode m1.1        codec of one slice runs under another's
- *                                        encode m2.0                       transfer
+ *     wire                m1.0 ========  m1.1 ========  m2.0 ========      slices > 1: it has the
+ * next tick, so that the compute   encode m1                decode m1.0    decode m1.1        codec
+ * of one slice runs under another's encode m2.0                       transfer
  *
- * A message leaves one tick after everything it needs: what it sends was made or received in earlier ticks, and
- * what its receiver overwrites was last used in earlier ticks. Two messages between the same two ranks in the same
- * direction have different ticks, in list order. So within one tick no message waits for another one, whatever the
- * communicator: edges of all kinds (data, anti-dependence, lane, round, slot) go from lower to higher (tick, messages
- * before computes, list order), and nothing can wait in a circle. A round is a tick in which the communicator has
+ * A message leaves one tick after everything it needs: what it sends was made or received in
+ * earlier ticks, and what its receiver overwrites was last used in earlier ticks. Two messages
+ * between the same two ranks in the same direction have different ticks, in list order. So within
+ * one tick no message waits for another one, whatever the communicator: edges of all kinds (data,
+ * anti-dependence, lane, round, slot) go from lower to higher (tick, messages before computes, list
+ * order), and nothing can wait in a circle. A round is a tick in which the communicator has
  * messages, counted from 0.
  *
- * Requires: lists that are sequential in meaning, and can be read together: every receive is reached by its rank
- * without waiting for something behind it. Ensures: tasks.comms and rounds; message and task comm, round, index; tick;
- * lists stably sorted by (tick, messages first, comm); pieces numbered rank by rank in order of first use, those that no
- * task uses dropped; no deps.
+ * Requires: lists that are sequential in meaning, and can be read together: every receive is
+ * reached by its rank without waiting for something behind it. Ensures: tasks.comms and rounds;
+ * message and task comm, round, index; tick; lists stably sorted by (tick, messages first, comm);
+ * pieces numbered rank by rank in order of first use, those that no task uses dropped; no deps.
  */
 #include "compiler/ir.h"
 
@@ -47,10 +49,10 @@ struct clock {
     VEC(uint32_t) waits_message; /* [ranks] the message whose send the rank waits for, NONE */
     VEC(uint32_t) waits_piece;   /* [ranks] the piece whose sends it waits for, NONE */
     VEC(uint32_t)
-        send_ready;     /* [messages] earliest tick for the sender; 0: the send was not reached */
+    send_ready;         /* [messages] earliest tick for the sender; 0: the send was not reached */
     VEC(uint32_t) tick; /* [messages] 0: not decided */
     VEC(uint32_t)
-        undecided; /* [pieces] sends of it without a tick; only when pieces are written again */
+    undecided; /* [pieces] sends of it without a tick; only when pieces are written again */
     VEC(struct pair) pairs;
     size_t pair_count;
     VEC(uint32_t) queue; /* ranks that may go on */
@@ -126,8 +128,8 @@ static struct use *use_of(struct clock *k, uint32_t rank, const struct task *tas
     return &k->pieces.data[o.index];
 }
 
-/* Whether some piece is used before one of its writes. The passes before this one make no such piece, but a text may:
- * then the tick of a send matters to tasks behind it. */
+/* Whether some piece is used before one of its writes. The passes before this one make no such
+ * piece, but a text may: then the tick of a send matters to tasks behind it. */
 static bool pieces_written_again(const struct tasks *t) {
     VEC(uint8_t) used = {0};
     (void)VEC_ADD_N(&used, t->pieces.count);
@@ -155,7 +157,8 @@ static void wake(struct clock *k, uint32_t rank) {
     VEC_PUSH(&k->queue, rank);
 }
 
-/* Whether a piece that the task writes is still being sent by a message without a tick; the rank then waits. */
+/* Whether a piece that the task writes is still being sent by a message without a tick; the rank
+ * then waits. */
 static bool outs_undecided(struct clock *k, uint32_t rank, const struct task *task) {
     for (uint32_t i = 0; k->undecided.count && i < task->outs; i++) {
         uint32_t piece = k->t->outs.data[task->first_out + i];
@@ -409,7 +412,8 @@ static void sort_keys(uint64_t *keys, uint64_t *spare, size_t n) {
     }
 }
 
-/* What the sorted lists are written to: operands, outs and pieces in the order in which they are used. */
+/* What the sorted lists are written to: operands, outs and pieces in the order in which they are
+ * used. */
 struct rewrite {
     VEC(struct operand) operands;
     VEC(uint32_t) outs;
@@ -474,13 +478,13 @@ static void sort_rank(struct rewrite *w, struct tasks *t, const struct rank_task
 }
 
 /* Copies instead of moving: the arrays of tasks are counted by its guard. */
-#define REPLACE(to, from)                                                                          \
-    do {                                                                                           \
-        VEC_CLEAR(to);                                                                             \
-        if ((from)->count)                                                                         \
-            memcpy(VEC_ADD_N(to, (from)->count), (from)->data,                                     \
-                   (from)->count * sizeof *(from)->data);                                          \
-        VEC_FREE(from);                                                                            \
+#define REPLACE(to, from)                                      \
+    do {                                                       \
+        VEC_CLEAR(to);                                         \
+        if ((from)->count)                                     \
+            memcpy(VEC_ADD_N(to, (from)->count), (from)->data, \
+                   (from)->count * sizeof *(from)->data);      \
+        VEC_FREE(from);                                        \
     } while (0)
 
 static void sort_lists(struct tasks *t, const uint32_t *tick) {

@@ -1,19 +1,24 @@
-/* slots: gives every piece, accumulator and scratch chunk a place in its rank's arena, and every task the tasks of other
- * lanes that it must wait for.
+/* slots: gives every piece, accumulator and scratch chunk a place in its rank's arena, and every
+ * task the tasks of other lanes that it must wait for.
  *
  *     offset
- *       512 |            [ piece 2 .......... ]        Memory is reused once its last user is over, in list order.
- *       256 | [ piece 1 ]       [ piece 3 ....... ]    The first writer of the new content waits for the last users
- *         0 | [ scratch tmp[0] ......... ] [ acc 0 ]   of the old: an edge that leads forward in the list, as all
- *           +-----------------------------------> list  others do, so that reuse never closes a circle of waits.
+ *       512 |            [ piece 2 .......... ]        Memory is reused once its last user is over,
+ * in list order. 256 | [ piece 1 ]       [ piece 3 ....... ]    The first writer of the new content
+ * waits for the last users 0 | [ scratch tmp[0] ......... ] [ acc 0 ]   of the old: an edge that
+ * leads forward in the list, as all
+ *           +-----------------------------------> list  others do, so that reuse never closes a
+ * circle of waits.
  *
- * All messages of one tick count as one moment: what one of them sends is not overwritten by what another receives. With
- * two compute lanes the computes of one tick are one moment too, so that reuse does not make them wait for each other.
+ * All messages of one tick count as one moment: what one of them sends is not overwritten by what
+ * another receives. With two compute lanes the computes of one tick are one moment too, so that
+ * reuse does not make them wait for each other.
  *
- * Pieces of one message stand side by side in the order of the message, each rounded up to 256 bytes, where they can: all
- * pieces that a receive fills, and those of a send that were made for it. A transport may then move them as one run.
+ * Pieces of one message stand side by side in the order of the message, each rounded up to 256
+ * bytes, where they can: all pieces that a receive fills, and those of a send that were made for
+ * it. A transport may then move them as one run.
  *
- * Requires: rounds and lanes. Ensures: piece offset, chunk_offsets, acc_offsets, the rank's sizes; deps.
+ * Requires: rounds and lanes. Ensures: piece offset, chunk_offsets, acc_offsets, the rank's sizes;
+ * deps.
  */
 #include "compiler/ir.h"
 
@@ -24,8 +29,8 @@
 #define MOST_HOLES 4096u /* beyond, neighbours are merged although their users differ */
 #define MOST_FITS  256u  /* holes that fit are compared, at most so many */
 
-/* For each lane 1 + the list position of the last task concerned; 0: none. What is behind it in its lane is behind all
- * earlier ones of that lane, too. */
+/* For each lane 1 + the list position of the last task concerned; 0: none. What is behind it in its
+ * lane is behind all earlier ones of that lane, too. */
 struct moments {
     uint32_t at[LANES];
 };
@@ -59,7 +64,8 @@ struct slots {
     struct compilation *c;
     struct tasks *t;
     VEC(uint8_t)
-        scratch; /* [locs] 0: caller's, 1: scratch, 2: scratch that an ensure speaks of: kept to the end */
+    scratch; /* [locs] 0: caller's, 1: scratch, 2: scratch that an ensure speaks of: kept to the end
+              */
     VEC(uint32_t) piece_resource, acc_resource, chunk_resource,
         loc_object; /* 1 + number within the rank */
 
@@ -279,8 +285,8 @@ static void release_until(struct slots *s, uint32_t *released, uint32_t begin) {
         }
 }
 
-/* The first of the holes, one behind the other without a gap, that hold `bytes`: the tightest such run. Otherwise the
- * holes at the end of the arena, which then grows. */
+/* The first of the holes, one behind the other without a gap, that hold `bytes`: the tightest such
+ * run. Otherwise the holes at the end of the arena, which then grows. */
 static size_t find_fit(struct slots *s, uint64_t bytes) {
     size_t n = s->holes.count, best = n, end_run = n;
     uint64_t best_bytes = UINT64_MAX;
@@ -357,7 +363,8 @@ static void join_run(struct slots *s, uint32_t piece, uint32_t recv, uint32_t se
     }
 }
 
-/* The object and those that are to stand beside it. A piece that is listed twice is placed where it comes first. */
+/* The object and those that are to stand beside it. A piece that is listed twice is placed where it
+ * comes first. */
 static void find_run(struct slots *s, uint32_t object) {
     const struct tasks *t = s->t;
     const struct object *x = &s->objects.data[object];
@@ -422,7 +429,8 @@ static void keep_ensured(struct slots *s) {
 
 /* ---- waits ---- */
 
-/* The latest task of each lane that a round group (or a compute) waits for, and the member that does. */
+/* The latest task of each lane that a round group (or a compute) waits for, and the member that
+ * does. */
 struct needs {
     struct moments at;
     uint32_t who[LANES];

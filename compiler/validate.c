@@ -1,10 +1,12 @@
-/* validate: the last line of defence. Whatever the passes before it did, tasks that it accepts can be executed: every task
- * can start, no two tasks that touch the same memory run in an order left to chance, nothing is read before it is there,
- * and what the ranks end with is what the collective and the ensures ask for.
+/* validate: the last line of defence. Whatever the passes before it did, tasks that it accepts can
+ * be executed: every task can start, no two tasks that touch the same memory run in an order left
+ * to chance, nothing is read before it is there, and what the ranks end with is what the collective
+ * and the ensures ask for.
  *
- * This file holds the pass and the checks that need no order: every index within bounds, both ends of every message equal.
- * The others build on them; see validate.h. Tasks read from a text go the same way: without flow operations the
- * collective and the buffers of the header are what is proved.
+ * This file holds the pass and the checks that need no order: every index within bounds, both ends
+ * of every message equal. The others build on them; see validate.h. Tasks read from a text go the
+ * same way: without flow operations the collective and the buffers of the header are what is
+ * proved.
  *
  * Requires: tasks after `slots`. Ensures: properties in c->proved.
  */
@@ -69,9 +71,8 @@ static const char *check_operand(struct bounds *b, struct operand o) {
     case OPERAND_PIECE:
         if (o.index >= t->pieces.count)
             return "there is no such piece";
-        return t->pieces.data[o.index].rank == (int32_t)b->rank
-                   ? NULL
-                   : "it uses a piece of another rank";
+        return t->pieces.data[o.index].rank == (int32_t)b->rank ? NULL
+                                                                : "it uses a piece of another rank";
     }
     return "its operand is of no known kind";
 }
@@ -151,8 +152,8 @@ static const char *check_task(struct bounds *b, uint32_t index) {
             return wrong;
     }
     for (uint32_t i = 0; i < task->outs; i++) {
-        const char *wrong = check_operand(
-            b, (struct operand){OPERAND_PIECE, t->outs.data[task->first_out + i]});
+        const char *wrong =
+            check_operand(b, (struct operand){OPERAND_PIECE, t->outs.data[task->first_out + i]});
         if (wrong)
             return wrong;
     }
@@ -190,8 +191,7 @@ static void ranges_of_rank(struct bounds *b, uint32_t rank) {
         if (buf->position[rank] < 0 || buf->chunks <= 0)
             continue;
         loc_id first = buf->first_loc + (loc_id)(buf->position[rank] * buf->chunks);
-        VEC_PUSH(&b->chunks,
-                 (struct chunk_range){first, first + (loc_id)buf->chunks, buf->role});
+        VEC_PUSH(&b->chunks, (struct chunk_range){first, first + (loc_id)buf->chunks, buf->role});
     }
 }
 
@@ -215,8 +215,7 @@ static void slot_limits(const struct flow *f, const struct piece *p, struct slot
     s->bounded = codec_is_bounded(codec);
 }
 
-static const char *check_piece(const struct tasks *t, const struct piece *p,
-                               struct slot_cache *s) {
+static const char *check_piece(const struct tasks *t, const struct piece *p, struct slot_cache *s) {
     if (p->rank < 0 || (size_t)p->rank >= t->ranks.count)
         return "is on no rank";
     if (p->codec >= t->flow->codecs.count)
@@ -299,8 +298,8 @@ static bool check_shape(struct model *m) {
         wrong = "the tasks have no places: run slots before validate";
     else if (t->lanes > VALIDATE_MAX_LANES)
         wrong = "at most 16 lanes";
-    else if (t->ranks.count != (size_t)t->flow->setup.ranks ||
-             t->loc_size.count != t->flow->locs || t->chunk_offsets.count != t->flow->locs)
+    else if (t->ranks.count != (size_t)t->flow->setup.ranks || t->loc_size.count != t->flow->locs ||
+             t->chunk_offsets.count != t->flow->locs)
         wrong = "the tasks are not those of all ranks";
     uint64_t first = 0, accs = 0;
     for (size_t r = 0; r < t->ranks.count && !wrong; r++) {
@@ -408,8 +407,7 @@ static bool check_message(struct model *m, uint32_t message) {
     if (!check_same_round(m, message))
         return false;
     if (send->operands != recv->outs) {
-        mismatch(m, message, "number of pieces", number(m, send->operands),
-                 number(m, recv->outs));
+        mismatch(m, message, "number of pieces", number(m, send->operands), number(m, recv->outs));
         return false;
     }
     if (send->slice != recv->slice) {
@@ -432,7 +430,8 @@ static bool check_message(struct model *m, uint32_t message) {
     return false;
 }
 
-/* The task is the rank's own one, and the message knows it: check_transfer has seen the other direction. */
+/* The task is the rank's own one, and the message knows it: check_transfer has seen the other
+ * direction. */
 static bool is_end(const struct model *m, uint32_t task, uint32_t message, enum task_kind kind) {
     return task < m->t->tasks.count && m->t->tasks.data[task].kind == kind &&
            m->t->tasks.data[task].message == message;
@@ -485,8 +484,8 @@ static void report_proofs(struct model *m) {
           arena_printf(c->arena, "arena of at most %llu bytes a rank, %llu without reuse",
                        (unsigned long long)shared, (unsigned long long)unshared));
     prove(c, "lowered tasks compute the same values",
-          arena_printf(c->arena, "%u chunks on %zu ranks, %u slices", t->flow->locs,
-                       t->ranks.count, t->slices));
+          arena_printf(c->arena, "%u chunks on %zu ranks, %u slices", t->flow->locs, t->ranks.count,
+                       t->slices));
 }
 
 bool pass_validate(struct compilation *c) {

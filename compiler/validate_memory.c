@@ -1,19 +1,22 @@
 /* Validate, part three: races, overlaps, and reads of what is not there; rank by rank.
  *
- * Two tasks of a rank are ordered when a path of lane order, round order and dependencies within the rank leads from one to
- * the other; what other ranks do is not relied on. Each node (a round group or a compute) carries a clock: for each
- * lane, how many of its nodes are surely complete when it starts.
+ * Two tasks of a rank are ordered when a path of lane order, round order and dependencies within
+ * the rank leads from one to the other; what other ranks do is not relied on. Each node (a round
+ * group or a compute) carries a clock: for each lane, how many of its nodes are surely complete
+ * when it starts.
  *
- *     lane 0   send recv | send recv |            clock of C = [2, 1]: it waits for the second group of lane 0, and is
- *     lane 1        A    |     \-> C |            behind A
+ *     lane 0   send recv | send recv |            clock of C = [2, 1]: it waits for the second
+ * group of lane 0, and is lane 1        A    |     \-> C |            behind A
  *
- * Nodes are visited in an order that fits those paths. Every access to a piece, accumulator or chunk slice is compared
- * with the accesses before it: a read needs the last write in its clock, a write needs every earlier access. A group's own
- * accesses are in no one's clock but its successors', so a receive into what the same group sends is a race.
+ * Nodes are visited in an order that fits those paths. Every access to a piece, accumulator or
+ * chunk slice is compared with the accesses before it: a read needs the last write in its clock, a
+ * write needs every earlier access. A group's own accesses are in no one's clock but its
+ * successors', so a receive into what the same group sends is a race.
  *
- * Memory of the arena belongs to what was written there last. A write into memory that belonged to something else needs
- * every access to that other thing in its clock; a read of something whose memory was taken is an error. For this the
- * arena is cut into cells at all ends of all its tenants.
+ * Memory of the arena belongs to what was written there last. A write into memory that belonged to
+ * something else needs every access to that other thing in its clock; a read of something whose
+ * memory was taken is an error. For this the arena is cut into cells at all ends of all its
+ * tenants.
  */
 #include "compiler/validate.h"
 
@@ -22,9 +25,9 @@
 struct resource {
     struct operand what;
     uint32_t slice;
-    uint32_t user;         /* a task that uses it, for messages */
-    uint32_t written;      /* 1 + the task that wrote it last */
-    bool filled;           /* has content from the start: input and inout */
+    uint32_t user;          /* a task that uses it, for messages */
+    uint32_t written;       /* 1 + the task that wrote it last */
+    bool filled;            /* has content from the start: input and inout */
     uint64_t offset, bytes; /* bytes 0: not in the arena */
     uint32_t first_cell, cells, owned;
 };
@@ -33,13 +36,14 @@ struct memory {
     struct model *m;
     uint32_t lanes;
     VEC(uint32_t) pieces, accs, chunks; /* 1 + resource, of the rank that it is on */
-    VEC(uint32_t) when;                 /* [nodes] place in the order of events; only where lists are not in order */
+    VEC(uint32_t)
+        when; /* [nodes] place in the order of events; only where lists are not in order */
 
     /* of the rank at hand */
     uint32_t rank;
     node_id first_node, nodes;
     VEC(struct resource) resources;
-    VEC(uint32_t) used;       /* [resources][lanes] 1 + last task of the lane that used it */
+    VEC(uint32_t) used; /* [resources][lanes] 1 + last task of the lane that used it */
     VEC(uint64_t) edges, spare;
     VEC(uint32_t) cell_owner; /* 1 + resource */
     VEC(uint32_t) clocks;     /* [nodes][lanes] */
@@ -242,12 +246,12 @@ static bool read_access(struct memory *k, uint32_t task, struct operand o) {
             if (k->cell_owner.data[r->first_cell + i] != index + 1)
                 taker = k->cell_owner.data[r->first_cell + i] - 1;
         const struct resource *by = &k->resources.data[taker];
-        task_report(k->m, task, SEV_ERROR,
-                    "rank %u: %s reads %s at %llu, whose memory %s has overwritten with %s at %llu; "
-                    "move one of them",
-                    k->rank, task_name(k->m, task), resource_name(k, r),
-                    (unsigned long long)r->offset, task_name(k->m, by->written - 1),
-                    resource_name(k, by), (unsigned long long)by->offset);
+        task_report(
+            k->m, task, SEV_ERROR,
+            "rank %u: %s reads %s at %llu, whose memory %s has overwritten with %s at %llu; "
+            "move one of them",
+            k->rank, task_name(k->m, task), resource_name(k, r), (unsigned long long)r->offset,
+            task_name(k->m, by->written - 1), resource_name(k, by), (unsigned long long)by->offset);
         ok = false;
     } else if (r->written && !is_over(k, r->written - 1, task)) {
         report_race(k, index, r->written - 1, true, task, false);
@@ -373,7 +377,8 @@ static void order_nodes(struct memory *k) {
     struct model *m = k->m;
     VEC_CLEAR(&k->edges); /* free until cells are cut, and after */
     for (node_id n = k->first_node; n < k->first_node + k->nodes; n++)
-        VEC_PUSH(&k->edges, (uint64_t)(m->list_order.data[k->rank] ? n : k->when.data[n]) << 32 | n);
+        VEC_PUSH(&k->edges,
+                 (uint64_t)(m->list_order.data[k->rank] ? n : k->when.data[n]) << 32 | n);
     VEC_CLEAR(&k->spare);
     (void)VEC_ADD_N(&k->spare, k->edges.count);
     validate_sort(k->edges.data, k->spare.data, k->edges.count);

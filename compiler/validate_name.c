@@ -1,7 +1,7 @@
-/* How validate's messages call things. Tasks, messages and pieces have the numbers of the text form; the chunk that a piece
- * carries is looked up, since a piece only says which encoding it is. Slow, and only for messages.
+/* How validate's messages call things. Tasks, messages and pieces have the numbers of the text
+ * form; the chunk that a piece carries is looked up, since a piece only says which encoding it is.
+ * Slow, and only for messages.
  */
-#include "compiler/tasks_text.h"
 #include "compiler/validate.h"
 
 uint32_t task_rank(const struct tasks *t, uint32_t task) {
@@ -137,10 +137,10 @@ const char *task_name(struct model *m, uint32_t index) {
         return arena_printf(a, "t%u (%s%s%s)", number, task_op_name(task_op_of(t, task)),
                             chunk ? " of " : "", chunk ? chunk : "");
     case TASK_SEND:
-        return arena_printf(a, "t%u (send%s to rank %d)", number,
-                            message_chunks(m, t->operands.data[task->first_operand].index,
-                                           task->operands),
-                            t->messages.data[task->message].dst);
+        return arena_printf(
+            a, "t%u (send%s to rank %d)", number,
+            message_chunks(m, t->operands.data[task->first_operand].index, task->operands),
+            t->messages.data[task->message].dst);
     case TASK_RECV:
         break;
     }

@@ -1,16 +1,16 @@
 /* Validate, part two: nothing waits in a circle.
  *
- * What waits is a compute, or a round group: the sends and receives of one (rank, comm, round), which start together and
- * complete together. The waits, of all ranks at once:
+ * What waits is a compute, or a round group: the sends and receives of one (rank, comm, round),
+ * which start together and complete together. The waits, of all ranks at once:
  *
- *     start(x)     for complete(y)   y is earlier in x's lane; or an earlier round of x's communicator on this rank; or
- *                                    a task of x names one of y as a dependency
- *     complete(x)  for start(x)
- *     complete(g)  for start(h)      round groups on two ranks with a message between them: NCCL moves nothing before both
- *                                    are there, and a group ends when all its messages have moved
+ *     start(x)     for complete(y)   y is earlier in x's lane; or an earlier round of x's
+ * communicator on this rank; or a task of x names one of y as a dependency complete(x)  for
+ * start(x) complete(g)  for start(h)      round groups on two ranks with a message between them:
+ * NCCL moves nothing before both are there, and a group ends when all its messages have moved
  *
- * Kahn's algorithm takes what waits for nothing until all is taken, and leaves the order in m->events. What is left over
- * otherwise waits for a circle, of which the shortest that is easily found is shown.
+ * Kahn's algorithm takes what waits for nothing until all is taken, and leaves the order in
+ * m->events. What is left over otherwise waits for a circle, of which the shortest that is easily
+ * found is shown.
  */
 #include "compiler/validate.h"
 
@@ -24,9 +24,9 @@ struct order {
 /* ---- nodes ---- */
 
 struct grouping {
-    VEC(uint64_t) keys, spare;  /* sends and receives of a rank: comm, round, list position */
-    VEC(uint32_t) leader;       /* [n] first position of the group */
-    VEC(uint64_t) edges;        /* from, to: within the rank */
+    VEC(uint64_t) keys, spare; /* sends and receives of a rank: comm, round, list position */
+    VEC(uint32_t) leader;      /* [n] first position of the group */
+    VEC(uint64_t) edges;       /* from, to: within the rank */
     VEC(uint32_t) count;
 };
 
@@ -41,8 +41,8 @@ static bool find_leaders(struct model *m, struct grouping *g, const struct rank_
     for (uint32_t i = 0; i < r->n; i++) {
         VEC_PUSH(&g->leader, i);
         if (list[i].kind != TASK_COMPUTE)
-            VEC_PUSH(&g->keys, (uint64_t)list[i].comm << 62 |
-                                   (uint64_t)list[i].round << POSITION_BITS | i);
+            VEC_PUSH(&g->keys,
+                     (uint64_t)list[i].comm << 62 | (uint64_t)list[i].round << POSITION_BITS | i);
     }
     VEC_CLEAR(&g->spare);
     (void)VEC_ADD_N(&g->spare, g->keys.count);
@@ -272,10 +272,10 @@ struct circle {
     struct order *o;
     VEC(uint32_t) before_begin; /* [nodes + 1] nodes of the rank that a node's start waits for */
     VEC(node_id) before;
-    VEC(uint32_t) seen;         /* [2 * nodes] 1 + place in queue, of the search with this stamp */
+    VEC(uint32_t) seen; /* [2 * nodes] 1 + place in queue, of the search with this stamp */
     VEC(uint32_t) stamp;
-    VEC(uint32_t) queue, from;  /* events, and the place of the one that waits for each */
-    VEC(uint32_t) best;         /* the circle: each waits for the next, the last for the first */
+    VEC(uint32_t) queue, from; /* events, and the place of the one that waits for each */
+    VEC(uint32_t) best;        /* the circle: each waits for the next, the last for the first */
 };
 
 static bool blocked(const struct order *o, uint32_t event) {
@@ -306,9 +306,8 @@ static uint32_t waits_for(const struct circle *k, uint32_t event, uint32_t *i) {
         uint32_t members = m->member_begin.data[node + 1] - m->member_begin.data[node];
         for (; *i <= members;) {
             uint32_t at = (*i)++;
-            uint32_t other = at == 0 ? node
-                                     : peer_node(m, m->members.data[m->member_begin.data[node] +
-                                                                    at - 1]);
+            uint32_t other =
+                at == 0 ? node : peer_node(m, m->members.data[m->member_begin.data[node] + at - 1]);
             if (blocked(k->o, 2 * other))
                 return 2 * other;
         }
@@ -354,7 +353,8 @@ static void search_circle(struct circle *k, uint32_t start, uint32_t stamp) {
     }
 }
 
-/* Following waits from any blocked event ends in a circle; then the shortest through each of its first events. */
+/* Following waits from any blocked event ends in a circle; then the shortest through each of its
+ * first events. */
 static void find_circle(struct circle *k) {
     node_id nodes = VEC_LAST(&k->o->m->rank_node);
     (void)VEC_ADD_N(&k->stamp, (size_t)nodes * 2);
