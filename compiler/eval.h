@@ -21,7 +21,7 @@
 #include "compiler/ir.h"
 
 /* Limits: beyond them a schedule is refused, with the loop values that led there. */
-#define ELABORATE_MAX_OPS       (UINT64_C(1) << 24) /* flow operations */
+#define ELABORATE_MAX_OPS       (UINT64_C(1) << 23) /* flow operations */
 #define ELABORATE_MAX_TRANSFERS (UINT64_C(1) << 26) /* chunks moved */
 #define ELABORATE_MAX_WORK      (UINT64_C(1) << 27) /* iterations and statements, empty ones too */
 #define ELABORATE_MAX_LOCS      (UINT64_C(1) << 27) /* chunks of all buffers on all ranks */

@@ -175,16 +175,13 @@ static void bound_list(struct eval *e, const struct action *a, uint32_t first_sl
 bool unroll_allowed(struct eval *e, const struct action *a) {
     struct bound b = bound_loop(e, a, a->for_.loop.vars[0].slot);
     struct span at = a->for_.loop.vars[0].at;
-    if (e->work + b.iterations > ELABORATE_MAX_WORK)
+    uint64_t work = e->work + b.iterations, ops = e->flow->ops.count + b.ops;
+    const char *what = work > ELABORATE_MAX_WORK ? "iterations" : "operations";
+    uint64_t limit = work > ELABORATE_MAX_WORK ? ELABORATE_MAX_WORK : ELABORATE_MAX_OPS;
+    if (work > ELABORATE_MAX_WORK || ops > ELABORATE_MAX_OPS)
         refuse(e, at,
-               arena_printf(e->arena, "this loop nest runs %s%llu iterations",
-                            b.iterations >= BOUND_MAX ? "more than " : "at least ",
-                            (unsigned long long)b.iterations),
-               ELABORATE_MAX_WORK);
-    else if (e->flow->ops.count + b.ops > ELABORATE_MAX_OPS)
-        refuse(e, at,
-               arena_printf(e->arena, "this loop nest makes at least %llu operations",
-                            (unsigned long long)b.ops),
-               ELABORATE_MAX_OPS);
+               arena_printf(e->arena, "with this loop it makes at least %llu %s",
+                            (unsigned long long)(work > ELABORATE_MAX_WORK ? work : ops), what),
+               limit);
     return !e->stop;
 }
