@@ -304,6 +304,10 @@ void tasks_free(struct tasks *t);
 bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems);
 void tasks_cut_sizes(struct tasks *t);
 bool tasks_size_inputs(struct tasks *t); /* loc_size: input, output and inout chunks as LANGUAGE splits them, scratch NONE */
+/* [locs] 1 for chunks whose value at the end counts: all but scratch, and scratch that an ensure speaks of. */
+void tasks_mark_finals(const struct tasks *t, uint8_t *final);
+/* Fuse and slice come before the passes that give tasks slices, rounds, lanes and places; an error if those have run. */
+bool tasks_check_unsliced(const struct tasks *t, struct diag *d, const char *pass);
 /* The even split of LANGUAGE: where slice `slice` of elems elements starts; slice == slices is the end. */
 uint64_t tasks_slice_start(uint64_t elems, uint32_t slice_unit, uint32_t slices, uint32_t slice);
 

@@ -295,6 +295,7 @@ static void start_group(struct lowering *l) {
     VEC_CLEAR(&l->next);
     VEC_CLEAR(&l->offset);
     VEC_CLEAR(&l->moving);
+    VEC_CLEAR(&l->first);
     for (uint32_t k = 0; k < l->n; k++) {
         const struct flow_op *op = op_at(l, k);
         VEC_PUSH(&l->next, NONE);
@@ -396,19 +397,20 @@ static void list_operations(struct lowering *l) {
 static void reserve(struct lowering *l) {
     const struct flow *f = l->f;
     struct tasks *t = l->t;
-    size_t tasks = 0, pieces = f->encodings.count;
+    size_t encodes = f->encodings.count, sends = 0, recvs = 0, copies = 0, sums = 0;
     for (size_t i = 0; i < f->ops.count; i++) {
         const struct flow_op *op = &f->ops.data[i];
-        bool message = op->message != NONE;
-        /* an encode or staged copy is also a write and, for a reduction, a rounding */
-        tasks += (message ? 2u : op->count) + op->count * (op->kind == FLOW_REDUCE ? 2 : 1);
-        pieces += op->count;
+        if (op->message != NONE)
+            recvs += op->count;
+        else
+            encodes += op->step ? op->count : 0; /* what the step overwrites travels as a piece */
+        sends += op->message != NONE;
+        *(op->kind == FLOW_REDUCE ? &sums : &copies) += op->count;
     }
-    tasks += f->encodings.count;
-    VEC_RESERVE(&t->tasks, tasks);
-    VEC_RESERVE(&t->operands, tasks);
-    VEC_RESERVE(&t->outs, pieces);
-    VEC_RESERVE(&t->pieces, pieces);
+    VEC_RESERVE(&t->tasks, encodes + 2 * sends + copies + 2 * sums);
+    VEC_RESERVE(&t->operands, encodes + recvs + copies + 3 * sums);
+    VEC_RESERVE(&t->outs, encodes + recvs);
+    VEC_RESERVE(&t->pieces, encodes + recvs);
     (void)VEC_ADD_N(&t->ranks, (size_t)f->setup.ranks);
     (void)VEC_ADD_N(&t->messages, f->messages);
     for (uint32_t i = 0; i < f->messages; i++)

@@ -149,6 +149,38 @@ uint64_t tasks_elems(const struct tasks *t, const struct task *k) {
     return room == UINT64_MAX ? 0 : room;
 }
 
+void tasks_mark_finals(const struct tasks *t, uint8_t *final) {
+    const struct flow *f = t->flow;
+    for (size_t i = 0; i < f->buffers.count; i++) {
+        const struct flow_buffer *b = &f->buffers.data[i];
+        memset(final + b->first_loc, b->role != ROLE_SCRATCH,
+               (size_t)b->chunks * (size_t)b->members);
+    }
+    for (size_t i = 0; i < f->ensures.count; i++) {
+        const struct flow_ensure *e = &f->ensures.data[i];
+        if (e->kind == ENSURE_VALUE)
+            final[e->loc] = 1;
+        for (uint32_t k = 0; e->kind == ENSURE_IDENTICAL && k < e->terms; k++)
+            final[f->terms.data[e->first_term + k]] = 1;
+    }
+}
+
+bool tasks_check_unsliced(const struct tasks *t, struct diag *d, const char *pass) {
+    const char *done = NULL;
+    if (t->slices > 1 || t->slice_unit)
+        done = "sliced";
+    else if (t->comms || t->rounds[0] || t->rounds[1])
+        done = "in rounds";
+    else if (t->lanes)
+        done = "in lanes";
+    else if (t->chunk_offsets.count)
+        done = "placed in memory";
+    if (done)
+        diag_report(d, SEV_ERROR, (struct span){0, 0}, "%s: these tasks are %s already", pass,
+                    done);
+    return !done;
+}
+
 void tasks_free(struct tasks *t) {
     if (!t)
         return;
