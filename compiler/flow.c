@@ -1,5 +1,5 @@
-/* Questions about a flow: where a location is, how large it is, what the collective asks of the buffers, and how operations
- * fall into messages.
+/* Questions about a flow: where a location is, how large it is, what the collective asks of the
+ * buffers, and how operations fall into messages.
  */
 #include "compiler/ir.h"
 
@@ -50,7 +50,8 @@ const struct flow_buffer *flow_buffer_of(const struct flow *f, loc_id loc, int32
         else
             high = middle;
     }
-    /* A buffer without members or chunks has no location and may share its first one with the next. */
+    /* A buffer without members or chunks has no location and may share its first one with the next.
+     */
     const struct flow_buffer *b = &f->buffers.data[low];
     uint32_t place = loc - b->first_loc, chunks = (uint32_t)b->chunks;
     if (rank)
@@ -64,6 +65,18 @@ char *flow_loc_name(struct arena *a, const struct flow *f, loc_id loc) {
     int32_t rank, chunk;
     const struct flow_buffer *b = flow_buffer_of(f, loc, &rank, &chunk);
     return arena_printf(a, "%s[%d]@%d", b->name, chunk, rank);
+}
+
+const struct flow_op *flow_op_of(const struct flow *f, uint32_t transfer) {
+    size_t low = 0, high = f->ops.count; /* the last operation that starts at or before it */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (f->ops.data[middle].first_transfer <= transfer)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &f->ops.data[low];
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -231,7 +244,8 @@ bool flow_shape(const struct flow *f, struct diag *d, struct flow_shape *s) {
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-/* The messages of the step at hand, by ends, codec and stage. A stamp of an earlier step is an empty place. */
+/* The messages of the step at hand, by ends, codec and stage. A stamp of an earlier step is an
+ * empty place. */
 struct message_place {
     uint64_t key;
     uint32_t stamp, message;
@@ -294,7 +308,8 @@ void flow_number(struct flow *f) {
 
 /* ---- messages for people ------------------------------------------------------------------ */
 
-/* The loops within one def, outermost first, in one note; returns what encloses them: a call or NONE. */
+/* The loops within one def, outermost first, in one note; returns what encloses them: a call or
+ * NONE. */
 static uint32_t note_loops(struct diag *d, const struct flow *f, uint32_t context, struct span at) {
     enum { MOST = 16 };
     const struct flow_context *loops[MOST];
@@ -325,7 +340,11 @@ void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op,
     va_end(args);
     struct span at = {op->at, op->at + 1};
     diag_report(d, sev, at, "%s", text);
-    for (uint32_t context = op->context; context != NONE;) {
+    flow_note_context(d, f, op->context, at);
+}
+
+void flow_note_context(struct diag *d, const struct flow *f, uint32_t context, struct span at) {
+    while (context != NONE) {
         context = note_loops(d, f, context, at);
         if (context == NONE)
             break;

@@ -123,6 +123,8 @@ char *flow_loc_name(struct arena *a, const struct flow *f, loc_id loc); /* data[
 /* Reports at an op: the statement, then a note with the loop values ("with s = 2, i = 1"). */
 void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op, enum severity sev, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+void flow_note_context(struct diag *d, const struct flow *f, uint32_t context, struct span at); /* those notes alone */
+const struct flow_op *flow_op_of(const struct flow *f, uint32_t transfer);
 uint64_t flow_input_elems(const struct flow *f, loc_id loc); /* elements of an input/output/inout chunk, by LANGUAGE's split */
 /* Size class of an input/output/inout chunk: chunks of one class have equal elements whatever the count. Dense from 0. */
 uint32_t flow_size_class(const struct flow *f, loc_id loc);
@@ -345,6 +347,7 @@ struct compilation {
     struct tasks *tasks;
     VEC(struct property) proved;
     int32_t emit_rank;        /* -1: all */
+    struct prover *prover;    /* finals.c's, while it runs */
     struct vec_guard guard;   /* the memory limit: VEC_GUARD(&array, &c->guard) on large arrays. On overflow the pass does not return,
                                  so guarded arrays hang from the compilation (c->flow, c->tasks: set them early) */
 };
@@ -361,7 +364,9 @@ bool pass_lanes(struct compilation *c);    /* lanes.c */
 bool pass_slots(struct compilation *c);    /* slots.c */
 bool pass_validate(struct compilation *c); /* validate.c */
 
-/* verify's proof of the requirements on the value each chunk ends with; validate runs it again on the tasks. */
+/* finals.c: verify's proof of the requirements on the value each chunk ends with; validate runs it again on the tasks. What was
+ * proved is added to c->proved, under the name given (verify: NULL, for its own names). */
 bool verify_finals(struct compilation *c, const uint32_t *final /* [locs] */, const char *what_is_proved);
+void prover_free(struct compilation *c);
 
 #endif
