@@ -254,10 +254,10 @@ static void write_operands(struct fusion *f, uint32_t i) {
     uint32_t links[MAX_OPERANDS + 1], n = 0; /* each link but a final rounding adds an operand */
     for (; i != NONE; i = f->nodes.data[i].before)
         links[n++] = i;
-    while (n-- > 0) {
-        const struct task *k = &f->tasks[links[n]];
-        for (uint32_t j = f->nodes.data[links[n]].before == NONE ? 0 : 1; j < k->operands; j++)
-            VEC_PUSH(&f->operands, renumbered(f, operands_of(f, k)[j]));
+    while (n-- > 0) { /* the tasks of the links may be overwritten by now */
+        const struct node *link = &f->nodes.data[links[n]];
+        for (uint32_t j = link->before == NONE ? 0 : 1; j < link->own_operands; j++)
+            VEC_PUSH(&f->operands, renumbered(f, f->t->operands.data[link->first_operand + j]));
     }
 }
 
@@ -305,6 +305,8 @@ static void fuse_rank(struct fusion *f, struct rank_tasks *rank) {
     for (uint32_t i = 0; i < f->n; i++)
         VEC_PUSH(&f->nodes, (struct node){.before = NONE,
                                           .operands = f->tasks[i].operands,
+                                          .first_operand = f->tasks[i].first_operand,
+                                          .own_operands = f->tasks[i].operands,
                                           .shadowed = NONE,
                                           .first_extra = NONE,
                                           .last_extra = NONE});
