@@ -28,7 +28,8 @@ enum { MAX_OPERANDS = 16 };
 
 /* A task of the rank at hand, and what has become of it. */
 struct node {
-    bool gone; /* part of another one, or dropped */
+    bool gone;                            /* part of another one, or dropped */
+    uint32_t first_operand, own_operands; /* as the task had them at first */
     uint32_t
         before; /* the node whose operands come before these, instead of the accumulator; NONE */
     uint32_t operands; /* with those of `before` */
