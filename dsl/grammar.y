@@ -80,8 +80,7 @@ static const struct loop_head no_loop;
 %type <enum buffer_role> role
 %type <struct chunk_ref> chunk
 
-%precedence "?"
-%precedence ":"
+%right "?" ":"
 %left "||"
 %left "&&"
 %left "|"

@@ -44,6 +44,7 @@ static bool parse_one(struct parser *p, int start, const char *name, const char 
     if (!check_text(p->diag, p->text, bytes, p->base))
         return false;
     p->start = start;
+    p->one_expression = start == T_START_EXPR;
     p->at_statement = true;
     if (!scanner_open(p))
         return false;

@@ -39,8 +39,9 @@ struct parser {
 
     /* scanner */
     void *scanner;
-    int start;    /* the token that tells the grammar what to expect, 0 once sent */
-    src_pos next; /* of the next character */
+    bool one_expression; /* and nothing else */
+    int start;           /* the token that tells the grammar what to expect, 0 once sent */
+    src_pos next;        /* of the next character */
 
     /* for syntax.c */
     struct token current, previous;

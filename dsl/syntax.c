@@ -96,7 +96,7 @@ static const char *text_of(const struct parser *p, struct token t) {
 
 static const char *quoted(const struct parser *p, struct token t) {
     if (t.kind == T_END)
-        return "end of file";
+        return p->one_expression ? "end of text" : "end of file";
     if (t.kind == T_STRING)
         return arena_printf(p->arena, "string %s", text_of(p, t));
     return arena_printf(p->arena, "'%s'", text_of(p, t));
