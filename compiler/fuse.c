@@ -312,9 +312,10 @@ static void fuse_rank(struct fusion *f, struct rank_tasks *rank) {
                                           .first_extra = NONE,
                                           .last_extra = NONE});
     (void)VEC_ADD_N(&f->acc_live, rank->accs);
-    size_t bytes = rank->accs * sizeof(uint32_t);
-    memset(VEC_ADD_N(&f->acc_definition, rank->accs), 0xff, bytes);
-    memset(VEC_ADD_N(&f->acc_number, rank->accs), 0xff, bytes);
+    for (uint32_t i = 0; i < rank->accs; i++) {
+        VEC_PUSH(&f->acc_definition, NONE);
+        VEC_PUSH(&f->acc_number, NONE);
+    }
     count_uses(f);
     join_tasks(f);
     drop_tasks(f);

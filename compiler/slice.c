@@ -15,7 +15,6 @@
 #include "compiler/ir.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum {
     MAX_SLICES = 1024,
@@ -264,7 +263,8 @@ static void pack_rank(struct packing *p, struct rank_tasks *rank) {
     struct tasks *t = p->t;
     uint32_t first = rank->first, accs = 0;
     VEC_CLEAR(&p->acc);
-    memset(VEC_ADD_N(&p->acc, rank->accs), 0xff, rank->accs * sizeof *p->acc.data);
+    for (uint32_t i = 0; i < rank->accs; i++)
+        VEC_PUSH(&p->acc, NONE);
     rank->first = p->written;
     for (uint32_t i = 0; i < rank->n; i++) {
         struct task k = t->tasks.data[first + i];

@@ -90,13 +90,15 @@ bool tasks_size_with(struct tasks *t, uint32_t *size, uint64_t elems) {
 bool tasks_size_inputs(struct tasks *t) {
     const struct flow *f = t->flow;
     VEC_CLEAR(&t->loc_size);
-    memset(VEC_ADD_N(&t->loc_size, f->locs), 0xff, f->locs * sizeof *t->loc_size.data);
+    uint32_t *loc_size = VEC_ADD_N(&t->loc_size, f->locs);
+    for (uint32_t i = 0; i < f->locs; i++)
+        loc_size[i] = NONE;
     for (size_t i = 0; i < f->buffers.count; i++) {
         const struct flow_buffer *b = &f->buffers.data[i];
         if (b->role == ROLE_SCRATCH || !b->members)
             continue;
         uint32_t chunks = (uint32_t)b->chunks;
-        uint32_t *size = t->loc_size.data + b->first_loc;
+        uint32_t *size = loc_size + b->first_loc;
         for (uint32_t c = 0; c < chunks; c++) { /* the same on every rank */
             uint64_t elems = flow_input_elems(f, b->first_loc + c);
             if (c && holds(t, size[c - 1], elems))
@@ -153,8 +155,9 @@ void tasks_mark_finals(const struct tasks *t, uint8_t *final) {
     const struct flow *f = t->flow;
     for (size_t i = 0; i < f->buffers.count; i++) {
         const struct flow_buffer *b = &f->buffers.data[i];
-        memset(final + b->first_loc, b->role != ROLE_SCRATCH,
-               (size_t)b->chunks * (size_t)b->members);
+        size_t chunks = (size_t)b->chunks * (size_t)b->members;
+        for (size_t c = 0; c < chunks; c++)
+            final[b->first_loc + c] = b->role != ROLE_SCRATCH;
     }
     for (size_t i = 0; i < f->ensures.count; i++) {
         const struct flow_ensure *e = &f->ensures.data[i];

@@ -663,8 +663,8 @@ static bool read_text(struct reader *r) {
         irlex_error(lex, irlex_span(lex), "too many different sizes of chunks");
         return false;
     }
-    if (r->placed)
-        memset(VEC_ADD_N(&t->chunk_offsets, r->f->locs), 0xff, r->f->locs * sizeof(uint64_t));
+    for (uint32_t i = 0; r->placed && i < r->f->locs; i++)
+        VEC_PUSH(&t->chunk_offsets, UINT64_MAX);
     while (irlex_line(lex) && irlex_expect(lex, "rank"))
         if (!read_rank(r))
             return false;
