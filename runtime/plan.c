@@ -122,6 +122,12 @@ static enum run_status version_make(struct plan *p, const struct setup *setup, s
     return status;
 }
 
+/* Names live in the compilation in use. */
+static void name_stages(struct plan *p) {
+    for (uint32_t i = 0; i < p->total.stages; i++)
+        p->stages[i].name = p->version.main->flow->stages.data[i].name;
+}
+
 static enum run_status plan_init(struct plan *p) {
     enum run_status status = version_make(p, &p->options.setup, &p->version);
     if (status != RUN_OK)
@@ -132,8 +138,7 @@ static enum run_status plan_init(struct plan *p) {
     p->learned = learned_new(p->version.main->tasks);
     if (!p->stages || !p->learned)
         return complain(p, RUN_NO_MEMORY, "no memory to run");
-    for (uint32_t i = 0; i < s->stages; i++)
-        p->stages[i].name = p->version.main->flow->stages.data[i].name;
+    name_stages(p);
     p->total.stage = p->stages;
     p->total.total.name = "total";
     return RUN_OK;
@@ -239,6 +244,7 @@ enum run_status plan_adapt(struct plan *p) {
     p->version = next;
     p->overflowed_runs = 0;
     p->total.adaptations++;
+    name_stages(p);
     const struct run_stats *s = executor_stats(next.executor);
     p->total.arena_bytes = s->arena_bytes;
     p->total.arena_unshared_bytes = s->arena_unshared_bytes;
