@@ -1,0 +1,106 @@
+/* verify: the proof on flow.
+ *
+ * Requires a flow whose numbers are set (flow_number). Ensures that the codecs take the element
+ * type, that the program has a meaning (LANGUAGE: no empty chunk is read, no input written, ...),
+ * and that every chunk the collective or an `ensure` speaks of ends with just what it should, with
+ * the same bits on every rank that has it. c->values, c->trace and the properties in words are left
+ * for later passes.
+ */
+#include "compiler/verify.h"
+
+#include <string.h>
+
+/* ---- before anything runs ----------------------------------------------------------------- */
+
+static bool check_codecs(struct compilation *c) {
+    const struct flow *f = c->flow;
+    VEC(uint8_t) checked = {0};
+    (void)VEC_ADD_N(&checked, f->codecs.count);
+    bool good = true;
+    for (size_t i = 0; i < f->ops.count; i++) {
+        const struct flow_op *op = &f->ops.data[i];
+        char why[256];
+        if (checked.data[op->codec]++)
+            continue;
+        if (codec_check(&f->codecs.data[op->codec], f->setup.dtype, why, sizeof why))
+            continue;
+        flow_report(c->diag, f, op, SEV_ERROR, "%s", why);
+        good = false;
+    }
+    VEC_FREE(&checked);
+    return good;
+}
+
+static bool check_promise(struct compilation *c) {
+    const struct flow *f = c->flow;
+    if (f->collective != COLL_NONE || f->ensures.count)
+        return true;
+    diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
+                "%s: there is no collective and no `ensure`, so there is nothing to prove",
+                f->name);
+    return false;
+}
+
+/* ---- in words ----------------------------------------------------------------------------- */
+
+static void add_property(struct compilation *c, const char *name, const char *detail) {
+    VEC_PUSH(&c->proved, (struct property){name, detail});
+}
+
+static bool has_stateful_codec(const struct flow *f) {
+    for (size_t i = 0; i < f->ops.count; i++)
+        if (codec_is_stateful(&f->codecs.data[f->ops.data[i].codec]))
+            return true;
+    return false;
+}
+
+static const char *plural(uint64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+static void add_properties(struct compilation *c, const struct proof *p) {
+    const struct flow *f = c->flow;
+    struct arena *a = c->arena;
+    typedef unsigned long long ull;
+    add_property(c, "chunks in bounds",
+                 arena_printf(a, "%u chunk%s moved, none empty when read", f->transfers,
+                              plural(f->transfers)));
+    add_property(c, "every contribution exactly once",
+                 arena_printf(a, "%llu result%s, %llu contribution%s", (ull)p->demands,
+                              plural(p->demands), (ull)p->inputs, plural(p->inputs)));
+    if (p->replicated)
+        add_property(c, "replicas identical",
+                     arena_printf(a, "%llu result%s in %llu places, bit for bit",
+                                  (ull)p->replicated, plural(p->replicated), (ull)p->copies));
+    add_property(c, "deterministic",
+                 has_stateful_codec(f) ? "one order of addition, codecs follow their seeds"
+                                       : "one order of addition, whatever the timing");
+    add_property(c, "lossy encodings",
+                 p->most_lossy
+                     ? arena_printf(a, "at most %u on the way to any result", p->most_lossy)
+                     : "none");
+}
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+static bool trace(struct compilation *c) {
+    values_free(c->values);
+    c->values = NULL;
+    flow_trace_free(&c->trace, c->flow);
+    c->values = values_new(c->flow);
+    return values_trace(c->values, c->flow, c->diag, &c->trace);
+}
+
+bool pass_verify(struct compilation *c) {
+    struct flow_shape shape;
+    struct proof proof;
+    if (!check_promise(c) || !check_codecs(c))
+        return false;
+    if (c->flow->collective != COLL_NONE && !flow_shape(c->flow, c->diag, &shape))
+        return false; /* sizes mean nothing then */
+    if (!trace(c) || !finals_prove(c, c->trace.final, &proof))
+        return false;
+    VEC_CLEAR(&c->proved);
+    add_properties(c, &proof);
+    return true;
+}
