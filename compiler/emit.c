@@ -41,6 +41,8 @@ void emit_buffer(struct eval *e, const struct action *a) {
     if (!e->failed && g->size == 0)
         eval_fail(e, a->buffer.group->span, "buffer '%s' is on no rank: the group is empty",
                   a->buffer.name);
+    if (!e->failed && e->flow->buffers.count == ELABORATE_MAX_NAMES)
+        eval_fail(e, a->buffer.name_span, "a schedule has at most %d buffers", ELABORATE_MAX_NAMES);
     if (e->failed)
         return;
     if ((uint64_t)chunks > (ELABORATE_MAX_LOCS - e->flow->locs) / (uint64_t)g->size) {
@@ -59,9 +61,9 @@ void emit_stage(struct eval *e, struct action *a) {
         uint32_t i = 0;
         while (i < f->stages.count && strcmp(f->stages.data[i].name, a->stage.name))
             i++;
-        if (i == ELABORATE_MAX_STAGES) {
+        if (i == ELABORATE_MAX_NAMES) {
             eval_fail(e, a->stage.name_span, "a schedule has at most %d stages",
-                      ELABORATE_MAX_STAGES);
+                      ELABORATE_MAX_NAMES);
             return;
         }
         if (i == f->stages.count)
@@ -115,7 +117,7 @@ static bool within_limits(struct eval *e, const struct action *a, int64_t count)
 }
 
 /* Index into flow.codecs. The repair plan has no codec that can overflow. */
-static uint16_t flow_codec(struct eval *e, uint32_t codec) {
+static uint16_t flow_codec(struct eval *e, const struct action *a, uint32_t codec) {
     struct eval_codec *c = &e->codecs[codec];
     struct flow *f = e->flow;
     if (c->index != NONE)
@@ -124,6 +126,10 @@ static uint16_t flow_codec(struct eval *e, uint32_t codec) {
     uint32_t i = 0;
     while (i < f->codecs.count && !codec_equal(&f->codecs.data[i], &used))
         i++;
+    if (i == ELABORATE_MAX_NAMES) {
+        eval_fail(e, a->span, "a schedule has at most %d codecs", ELABORATE_MAX_NAMES);
+        return 0;
+    }
     if (i == f->codecs.count)
         VEC_PUSH(&f->codecs, used);
     c->index = i;
@@ -134,7 +140,7 @@ static void add_op(struct eval *e, const struct action *a, struct flow_op *op, u
     struct flow *f = e->flow;
     if (e->wrong || !within_limits(e, a, op->count))
         return;
-    op->codec = flow_codec(e, codec);
+    op->codec = flow_codec(e, a, codec);
     op->stage = e->stage;
     if (e->in_step && !e->step)
         e->step = ++f->steps;
@@ -255,7 +261,7 @@ static bool eval_move(struct eval *e, struct action *a, struct move *m) {
     if (e->failed)
         return false;
     if (m->count != dst_count) {
-        eval_fail(e, a->span, "%lld chunks at the source, %lld at the destination",
+        eval_fail(e, a->span, "chunk counts differ: %lld at the source, %lld at the destination",
                   (long long)m->count, (long long)dst_count);
         return false;
     }

@@ -43,6 +43,7 @@ static bool is_silent(const struct eval *e) {
 void eval_fail(struct eval *e, struct span at, const char *format, ...) {
     bool silent = is_silent(e);
     e->failed = true;
+    e->fresh = !silent;
     if (silent)
         return;
     va_list args;
@@ -52,7 +53,6 @@ void eval_fail(struct eval *e, struct span at, const char *format, ...) {
     diag_report(e->diag, SEV_ERROR, at, "%s", text);
     note_context(e);
     e->wrong = true;
-    e->fresh = true;
     if (e->statement)
         e->statement->reported = true;
     if (diag_full(e->diag))

@@ -130,7 +130,7 @@ static void ensure_one(struct eval *e, void *ctx) {
             unroll_loop(e, a, &a->ensure.sum, ensure_term, a);
     }
     made.terms = (uint32_t)f->terms.count - made.first_term;
-    if (e->wrong || e->failed)
+    if (e->failed)
         return;
     if (made.kind == ENSURE_VALUE && made.terms == 0) {
         e->statement = a;

@@ -96,6 +96,24 @@ static struct code *fold_code(struct resolver *r, struct code *c) {
     return c;
 }
 
+/* `a | b` of known codecs. */
+static struct code *fold_composition(struct resolver *r, struct code *c) {
+    if (!c || !is_constant(c->a) || !is_constant(c->b))
+        return c;
+    const struct eval_codec *codecs = r->eval->codecs;
+    struct codec both;
+    char error[256];
+    if (!codec_compose(&codecs[c->a->value.codec].codec, &codecs[c->b->value.codec].codec, &both,
+                       error, sizeof error)) {
+        resolve_error(r, c->span, "%s", error);
+        return NULL;
+    }
+    c->op = CODE_CONST;
+    c->a = c->b = NULL;
+    c->value.codec = eval_intern_codec(r->eval, &both);
+    return c;
+}
+
 static struct code *make_integer(struct resolver *r, int64_t value, struct span span) {
     struct code *c = make_code(r, CODE_CONST, TYPE_INT, span);
     c->value.integer = value;
@@ -210,7 +228,8 @@ static struct code *resolve_binary(struct resolver *r, const struct expr *x) {
     struct code *c = make_code(r, code, left->type, x->span);
     c->a = left;
     c->b = right;
-    return fold_code(r, finish_code(r, c));
+    c = finish_code(r, c);
+    return code == CODE_COMPOSE ? fold_composition(r, c) : fold_code(r, c);
 }
 
 static struct code *resolve_unary(struct resolver *r, const struct expr *x) {
