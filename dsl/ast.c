@@ -197,8 +197,8 @@ struct chunk_ref chunk_ref_of(struct span at, struct name buffer, struct expr *i
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-/* Too deep: an empty `slices 0`-like leaf would be read as a statement, so the block is dropped
- * instead. */
+/* A statement whose blocks would be too deep loses them. body: the deeper of its blocks, or NULL.
+ */
 static struct stmt *stmt_new(struct span at, struct parser *p, enum stmt_kind kind,
                              struct stmt_list *body) {
     struct stmt *s = arena_alloc(p->arena, sizeof *s);

@@ -29,8 +29,8 @@ struct arena;
 
 struct arena *arena_new(void); /* NULL when out of memory */
 void arena_free(struct arena *a);
-void *arena_alloc(struct arena *a,
-                  size_t bytes); /* zeroed, aligned to 16; never NULL: see arena_set_limit */
+/* Zeroed, aligned to 16; never NULL: see arena_set_limit. */
+void *arena_alloc(struct arena *a, size_t bytes);
 void *arena_array(struct arena *a, size_t count, size_t elem_bytes); /* checked product */
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -63,9 +63,9 @@ struct location {
     uint32_t line, column; /* from 1; column counts code points, a tab counts as one */
 };
 struct location sources_locate(const struct sources *s, src_pos pos);
-const char *sources_text(const struct sources *s, src_pos pos,
-                         size_t *bytes);                    /* the file holding pos */
-src_pos sources_base(const struct sources *s, src_pos pos); /* of that file's first byte */
+/* The text of the file that holds pos, and the position of its first byte. */
+const char *sources_text(const struct sources *s, src_pos pos, size_t *bytes);
+src_pos sources_base(const struct sources *s, src_pos pos);
 
 /* ---- diag.c ------------------------------------------------------------------------------- */
 
@@ -83,9 +83,8 @@ bool diag_full(const struct diag *d); /* 20 errors: stop looking for more */
 /* file:line:col: error: ...\n source line \n ^~~~ ; tabs and UTF-8 keep the caret under the
  * right column. */
 void diag_print(const struct diag *d, FILE *out, bool colour);
-void diag_print_json(
-    const struct diag *d,
-    FILE *out); /* one array of objects: severity, file, line, column, message, notes */
+/* One array of objects: severity, file, line, column, end_line, end_column, message, notes. */
+void diag_print_json(const struct diag *d, FILE *out);
 
 /* ---- ast.c -------------------------------------------------------------------------------- */
 
@@ -316,12 +315,11 @@ struct schedule {
 struct program {
     struct stmt *lets; /* top-level STMT_LET and STMT_LET_FUNCTION, in order of import */
     struct def *defs;
-    struct schedule
-        *schedules; /* of the main file only: an imported file that has one is an error */
+    struct schedule *schedules; /* of the main file: an imported file has none */
 };
 
-void ast_print(const struct program *p,
-               FILE *out); /* canonical source text: parses back to the same tree */
+/* Canonical source text, imports included: parses back to the same tree. */
+void ast_print(const struct program *p, FILE *out);
 void expr_print(const struct expr *e, FILE *out);
 const char *binary_op_text(enum binary_op op);       /* "<<" */
 const char *collective_name(enum collective c);      /* "allreduce"; "none" */

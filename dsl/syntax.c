@@ -213,7 +213,7 @@ static bool missing_semicolon(struct parser *p, const struct syntax_error *e) {
     bool next_line = on_new_line(p) || found(e, "}") || found(e, "end of file");
     if (next_line || is_keyword(e->found)) {
         diag_report(p->diag, SEV_ERROR, after, "expected ';' after %s", statement_name(p));
-        p->missing_semicolon = !found(e, "}") && !found(e, "end of file");
+        p->missing_semicolon = is_keyword(e->found) || found(e, "name");
     } else if (missing_via(p, e))
         return true;
     else if (expects(e, "on") && found(e, "name"))
