@@ -1,5 +1,5 @@
-/* Tokens of the two IR texts. One token is looked at, none is kept; an error stops the reader for good, because the rest
- * of a machine's text after a mistake tells a person nothing.
+/* Tokens of the two IR texts. One token is looked at, none is kept; an error stops the reader for
+ * good, because the rest of a machine's text after a mistake tells a person nothing.
  */
 #include "compiler/irlex.h"
 
@@ -298,7 +298,12 @@ static bool read_run(struct irlex *lex, int32_t ranks, int32_t *first, int32_t *
 }
 
 bool irlex_ranks(struct irlex *lex, int32_t ranks, const int32_t **member, int32_t *members) {
-    /* Two passes would read the list twice; one pass with room for all costs 8 bytes a rank for a moment. */
+    *members = 0;
+    *member = arena_alloc(lex->arena, sizeof **member);
+    if (irlex_accept(lex, "none"))
+        return true;
+    /* Two passes would read the list twice; one pass with room for all costs 8 bytes a rank for a
+     * moment. */
     VEC(int32_t) list = {0};
     VEC(uint8_t) seen = {0};
     (void)VEC_ADD_N(&seen, (size_t)ranks);
@@ -325,6 +330,8 @@ bool irlex_ranks(struct irlex *lex, int32_t ranks, const int32_t **member, int32
 }
 
 void ranks_print(const int32_t *member, int32_t members, FILE *out) {
+    if (!members)
+        fputs("none", out);
     for (int32_t i = 0, n; i < members; i += n) {
         n = 1;
         while (i + n < members && member[i + n] == member[i] + n)

@@ -71,7 +71,7 @@ bool irlex_int(struct irlex *lex, int32_t max, const char *what, int32_t *out);
 const char *irlex_word(struct irlex *lex, const char *what);   /* copied */
 const char *irlex_string(struct irlex *lex, const char *what); /* copied, without the quotes */
 bool irlex_codec(struct irlex *lex, struct codec *out);        /* cast(bf16) | pack(0.72) */
-/* A list of ranks below `ranks`, each at most once: `0..4, 7, 9..12`. In the arena. */
+/* A list of ranks below `ranks`, each at most once: `0..4, 7, 9..12`, or `none`. In the arena. */
 bool irlex_ranks(struct irlex *lex, int32_t ranks, const int32_t **member, int32_t *members);
 
 /* Reports once; the first one wins. */
