@@ -28,9 +28,11 @@ struct open_sum {
     uint32_t op; /* the last that added to it */
 };
 
-/* Which piece of the message at hand holds an encoding. */
-struct in_message {
-    uint32_t stamp, piece;
+/* Where the rank at hand has the bytes of an encoding: in the piece it made or received first,
+ * NONE; and, while a message is made (its stamp), in the piece of that message. */
+struct holding {
+    uint32_t piece;
+    uint32_t stamp, in_message;
 };
 
 struct lowering {
@@ -40,14 +42,14 @@ struct lowering {
     struct tasks *t;
     VEC(uint64_t) class_elems; /* [size classes] */
     /* of chunks, pieces and messages of all ranks */
-    VEC(uint8_t) full;                 /* [locs] something is in it */
-    VEC(uint32_t) written;             /* [locs] the last group that writes it */
-    uint32_t *acc_of;                  /* [locs] the accumulator of its open sum */
-    uint32_t *piece_of;                /* [encodings] the piece of this rank */
-    uint32_t *last_in_message;         /* [messages] of the group at hand */
-    VEC(struct in_message) in_message; /* [encodings] */
-    VEC(uint32_t) rank_first;          /* [ranks + 1] into rank_ops */
-    VEC(uint32_t) rank_ops;            /* the operations that concern a rank, in order */
+    VEC(uint8_t) scratch, final;  /* [locs] flags; final as tasks_mark_finals */
+    VEC(uint8_t) full;            /* [locs] something is in it */
+    VEC(uint32_t) written;        /* [locs] the last group that writes it */
+    uint32_t *acc_of;             /* [locs] the accumulator of its open sum */
+    uint32_t *last_in_message;    /* [messages] of the group at hand */
+    VEC(struct holding) holdings; /* [encodings] */
+    VEC(uint32_t) rank_first;     /* [ranks + 1] into rank_ops */
+    VEC(uint32_t) rank_ops;       /* the operations that concern a rank, in order */
     uint32_t group, stamp;
     /* of the rank at hand */
     int32_t rank;
@@ -94,9 +96,16 @@ static void add_out(struct lowering *l, uint32_t piece) {
     VEC_LAST(&l->t->tasks).outs++;
 }
 
-static uint32_t add_piece(struct lowering *l, uint32_t encoding, uint32_t value) {
-    uint16_t codec = encoding == NONE ? 0 : l->f->encodings.data[encoding].codec;
-    uint64_t elems = l->class_elems.data[value_get(l->c->values, value)->size];
+/* Elements of a value that moves from or to loc. The values of scratch chunks are asked, as their
+ * sizes may change. */
+static uint64_t elems_of(const struct lowering *l, loc_id loc, const uint32_t *value) {
+    uint32_t size = l->t->loc_size.data[loc];
+    if (!l->scratch.data[loc])
+        return l->t->size_elems.data[l->t->sizes.data[size].first_elems];
+    return l->class_elems.data[value_get(l->c->values, *value)->size];
+}
+
+static uint32_t add_piece(struct lowering *l, uint32_t encoding, uint16_t codec, uint64_t elems) {
     VEC_PUSH(&l->t->pieces,
              (struct piece){.encoding = encoding, .codec = codec, .rank = l->rank, .elems = elems});
     return (uint32_t)l->t->pieces.count - 1;
@@ -105,53 +114,58 @@ static uint32_t add_piece(struct lowering *l, uint32_t encoding, uint32_t value)
 /* ---- sums --------------------------------------------------------------------------------- */
 
 /* Somebody reads loc, and is to find this value there. */
-static void complete(struct lowering *l, loc_id loc, uint32_t value) {
+static void complete(struct lowering *l, loc_id loc, const uint32_t *value) {
     uint32_t acc = l->acc_of[loc];
     if (acc == NONE)
         return;
     struct task *k = add_task(l, TASK_COMPUTE, l->sums.data[acc].op);
-    const struct value *v = value_get(l->c->values, value);
     k->store = (struct operand){OPERAND_CHUNK, loc};
-    k->divide = v->kind == VALUE_SUM && v->divided;
-    k->divisor = k->divide ? v->leaves : 0;
+    if (l->f->setup.redop == REDOP_AVG) {
+        const struct value *v = value_get(l->c->values, *value);
+        k->divide = v->kind == VALUE_SUM && v->divided;
+        k->divisor = k->divide ? v->leaves : 0;
+    }
     add_operand(l, OPERAND_ACC, acc);
     l->acc_of[loc] = NONE;
 }
 
+/* What is left open in scratch chunks nobody reads, unless an ensure does. */
 static void complete_all(struct lowering *l) {
     for (uint32_t acc = 0; acc < l->sums.count; acc++) {
         loc_id loc = l->sums.data[acc].loc;
-        if (l->acc_of[loc] == acc)
-            complete(l, loc, l->trace->final[loc]);
+        if (l->acc_of[loc] == acc && l->final.data[loc])
+            complete(l, loc, &l->trace->final[loc]);
     }
 }
 
 /* ---- reads -------------------------------------------------------------------------------- */
 
-static uint32_t encode(struct lowering *l, uint32_t op, loc_id loc, uint32_t encoding,
-                       uint32_t value) {
-    uint32_t piece = add_piece(l, encoding, value);
+static uint32_t encode(struct lowering *l, uint32_t op, uint32_t i, uint32_t encoding) {
+    const struct flow_op *o = &l->f->ops.data[op];
+    uint64_t elems = elems_of(l, o->src + i, &l->trace->read[o->first_transfer + i]);
+    uint32_t piece = add_piece(l, encoding, encoding == NONE ? 0 : o->codec, elems);
     add_task(l, TASK_COMPUTE, op);
-    add_operand(l, OPERAND_CHUNK, loc);
+    add_operand(l, OPERAND_CHUNK, o->src + i);
     add_out(l, piece);
     return piece;
 }
 
-/* The bytes that transfer moves: those the rank has, or new ones from the chunk. */
-static uint32_t piece_to_move(struct lowering *l, uint32_t op, uint32_t transfer, loc_id loc) {
-    uint32_t encoding = l->f->transfer_encoding[transfer];
-    if (encoding == NONE ||
-        (l->piece_of[encoding] == NONE && l->f->encodings.data[encoding].rank != l->rank)) {
-        flow_report(l->c->diag, l->f, &l->f->ops.data[op], SEV_ERROR,
+/* The bytes that chunk i of an operation moves: those the rank has, or new ones from the chunk. */
+static uint32_t piece_to_move(struct lowering *l, uint32_t op, uint32_t i) {
+    const struct flow_op *o = &l->f->ops.data[op];
+    uint32_t encoding = l->f->transfer_encoding[o->first_transfer + i];
+    uint32_t *piece = encoding == NONE ? NULL : &l->holdings.data[encoding].piece;
+    if (!piece || (*piece == NONE && l->f->encodings.data[encoding].rank != l->rank)) {
+        flow_report(l->c->diag, l->f, o, SEV_ERROR,
                     "lower: rank %d has no encoding of %s to move (the encodings of this flow do "
                     "not fit it)",
-                    l->rank, flow_loc_name(l->c->arena, l->f, loc));
+                    l->rank, flow_loc_name(l->c->arena, l->f, o->src + i));
         l->failed = true;
         return NONE;
     }
-    if (l->piece_of[encoding] == NONE)
-        l->piece_of[encoding] = encode(l, op, loc, encoding, l->trace->read[transfer]);
-    return l->piece_of[encoding];
+    if (*piece == NONE)
+        *piece = encode(l, op, i, encoding);
+    return *piece;
 }
 
 /* A copy of a chunk onto itself that changes nothing is only a read. */
@@ -162,14 +176,15 @@ static bool moves_nothing(const struct lowering *l, const struct flow_op *op, ui
 static void read_operation(struct lowering *l, uint32_t k) {
     const struct flow_op *op = op_at(l, k);
     uint32_t *moving = l->moving.data + l->offset.data[k];
+    const uint32_t *read = l->trace->read + op->first_transfer;
+    const uint32_t *moved = l->trace->moved + op->first_transfer;
     for (uint32_t i = 0; i < op->count && !l->failed; i++) {
-        uint32_t transfer = op->first_transfer + i, value = l->trace->read[transfer];
         loc_id loc = op->src + i;
-        complete(l, loc, value);
-        if (op->message != NONE || l->trace->moved[transfer] != value)
-            moving[i] = piece_to_move(l, l->ops[k], transfer, loc);
-        else if (l->written.data[loc] == l->group && !moves_nothing(l, op, transfer))
-            moving[i] = encode(l, l->ops[k], loc, NONE, value);
+        complete(l, loc, &read[i]);
+        if (op->message != NONE || moved[i] != read[i])
+            moving[i] = piece_to_move(l, l->ops[k], i);
+        else if (l->written.data[loc] == l->group && op->src != op->dst)
+            moving[i] = encode(l, l->ops[k], i, NONE);
     }
 }
 
@@ -189,11 +204,11 @@ static void start_message(struct lowering *l, uint32_t k, enum task_kind kind) {
 }
 
 /* An encoding travels once in a message. */
-static struct in_message *place_in_message(struct lowering *l, uint32_t transfer, bool *is_new) {
-    struct in_message *p = &l->in_message.data[l->f->transfer_encoding[transfer]];
-    *is_new = p->stamp != l->stamp;
-    p->stamp = l->stamp;
-    return p;
+static struct holding *place_in_message(struct lowering *l, uint32_t encoding, bool *is_new) {
+    struct holding *h = &l->holdings.data[encoding];
+    *is_new = h->stamp != l->stamp;
+    h->stamp = l->stamp;
+    return h;
 }
 
 static void send(struct lowering *l, uint32_t k) {
@@ -202,7 +217,7 @@ static void send(struct lowering *l, uint32_t k) {
         const struct flow_op *op = op_at(l, k);
         for (uint32_t i = 0; i < op->count; i++) {
             bool is_new;
-            (void)place_in_message(l, op->first_transfer + i, &is_new);
+            (void)place_in_message(l, l->f->transfer_encoding[op->first_transfer + i], &is_new);
             if (is_new)
                 add_operand(l, OPERAND_PIECE, l->moving.data[l->offset.data[k] + i]);
         }
@@ -214,17 +229,17 @@ static void receive(struct lowering *l, uint32_t k) {
     for (; k != NONE; k = l->next.data[k]) {
         const struct flow_op *op = op_at(l, k);
         for (uint32_t i = 0; i < op->count; i++) {
-            uint32_t transfer = op->first_transfer + i;
-            uint32_t encoding = l->f->transfer_encoding[transfer];
+            uint32_t encoding = l->f->transfer_encoding[op->first_transfer + i];
             bool is_new;
-            struct in_message *p = place_in_message(l, transfer, &is_new);
+            struct holding *h = place_in_message(l, encoding, &is_new);
             if (is_new) {
-                p->piece = add_piece(l, encoding, l->trace->moved[transfer]);
-                add_out(l, p->piece);
+                const uint32_t *value = &l->trace->moved[op->first_transfer + i];
+                h->in_message = add_piece(l, encoding, op->codec, elems_of(l, op->dst + i, value));
+                add_out(l, h->in_message);
             }
-            l->moving.data[l->offset.data[k] + i] = p->piece;
-            if (l->piece_of[encoding] == NONE)
-                l->piece_of[encoding] = p->piece;
+            l->moving.data[l->offset.data[k] + i] = h->in_message;
+            if (h->piece == NONE)
+                h->piece = h->in_message;
         }
     }
 }
@@ -261,14 +276,13 @@ static void accumulate(struct lowering *l, uint32_t k, uint32_t i, uint32_t piec
 static void overwrite(struct lowering *l, uint32_t k, uint32_t i, uint32_t piece) {
     const struct flow_op *op = op_at(l, k);
     loc_id loc = op->dst + i;
-    uint32_t value = l->trace->moved[op->first_transfer + i];
     add_task(l, TASK_COMPUTE, l->ops[k])->store = (struct operand){OPERAND_CHUNK, loc};
     add_moved(l, op, i, piece);
     l->acc_of[loc] = NONE;
     l->full.data[loc] = 1;
-    if (flow_buffer_of(l->f, loc, NULL, NULL)->role == ROLE_SCRATCH &&
+    if (l->scratch.data[loc] &&
         !tasks_size_with(l->t, &l->t->loc_size.data[loc],
-                         l->class_elems.data[value_get(l->c->values, value)->size])) {
+                         elems_of(l, loc, &l->trace->moved[op->first_transfer + i]))) {
         flow_report(l->c->diag, l->f, op, SEV_ERROR, "too many different sizes of chunks");
         l->failed = true;
     }
@@ -342,6 +356,33 @@ static void lower_group(struct lowering *l) {
             write_operation(l, k);
 }
 
+/* A rank's operations lie far apart in the flow, and what belongs to them as well: asked for ahead
+ * of time, memory answers many such questions at once. */
+static void fetch_ahead(const struct lowering *l, const uint32_t *ops, uint32_t i, uint32_t n) {
+    enum { FAR = 24, NEAR = 16, NEXT = 8 };
+    const struct flow *f = l->f;
+    if (i + FAR < n) {
+        const struct flow_op *op = &f->ops.data[ops[i + FAR]];
+        __builtin_prefetch(op);
+        __builtin_prefetch((const char *)op + sizeof *op - 1);
+    }
+    if (i + NEAR < n) {
+        const struct flow_op *op = &f->ops.data[ops[i + NEAR]];
+        __builtin_prefetch(&f->transfer_encoding[op->first_transfer]);
+        if (op->message != NONE) {
+            __builtin_prefetch(&l->last_in_message[op->message], 1);
+            __builtin_prefetch(&l->t->messages.data[op->message], 1);
+        }
+    }
+    if (i + NEXT < n) {
+        uint32_t encoding = f->transfer_encoding[f->ops.data[ops[i + NEXT]].first_transfer];
+        if (encoding != NONE) {
+            __builtin_prefetch(&l->holdings.data[encoding], 1);
+            __builtin_prefetch(&f->encodings.data[encoding]);
+        }
+    }
+}
+
 static void lower_rank(struct lowering *l, int32_t rank) {
     struct tasks *t = l->t;
     struct rank_tasks *rt = &t->ranks.data[rank];
@@ -354,9 +395,10 @@ static void lower_rank(struct lowering *l, int32_t rank) {
     for (uint32_t i = 0; i < n && !l->failed; i += l->n) {
         uint32_t step = l->f->ops.data[ops[i]].step;
         l->ops = ops + i;
-        l->n = 1;
-        while (step && i + l->n < n && l->f->ops.data[ops[i + l->n]].step == step)
-            l->n++;
+        l->n = 0;
+        do
+            fetch_ahead(l, ops, i + l->n++, n);
+        while (step && i + l->n < n && l->f->ops.data[ops[i + l->n]].step == step);
         lower_group(l);
     }
     if (l->failed)
@@ -366,7 +408,7 @@ static void lower_rank(struct lowering *l, int32_t rank) {
     rt->accs = (uint32_t)l->sums.count;
     for (size_t i = first_piece; i < t->pieces.count; i++)
         if (t->pieces.data[i].encoding != NONE)
-            l->piece_of[t->pieces.data[i].encoding] = NONE;
+            l->holdings.data[t->pieces.data[i].encoding].piece = NONE;
 }
 
 /* ---- the pass ----------------------------------------------------------------------------- */
@@ -437,16 +479,22 @@ static void measure_classes(struct lowering *l) {
 static void start_chunks(struct lowering *l) {
     const struct flow *f = l->f;
     (void)VEC_ADD_N(&l->full, f->locs);
+    (void)VEC_ADD_N(&l->scratch, f->locs);
     (void)VEC_ADD_N(&l->written, f->locs);
+    tasks_mark_finals(l->t, VEC_ADD_N(&l->final, f->locs));
     for (size_t i = 0; i < f->buffers.count; i++) {
         const struct flow_buffer *b = &f->buffers.data[i];
-        if (b->role == ROLE_INPUT || b->role == ROLE_INOUT)
-            memset(l->full.data + b->first_loc, 1, (size_t)b->chunks * (size_t)b->members);
+        size_t chunks = (size_t)b->chunks * (size_t)b->members;
+        for (size_t c = 0; c < chunks; c++) {
+            l->full.data[b->first_loc + c] = b->role == ROLE_INPUT || b->role == ROLE_INOUT;
+            l->scratch.data[b->first_loc + c] = b->role == ROLE_SCRATCH;
+        }
     }
     l->acc_of = index_array_new(f->locs, NULL);
-    l->piece_of = index_array_new(f->encodings.count, NULL);
     l->last_in_message = index_array_new(f->messages, NULL);
-    (void)VEC_ADD_N(&l->in_message, f->encodings.count);
+    (void)VEC_ADD_N(&l->holdings, f->encodings.count);
+    for (size_t i = 0; i < f->encodings.count; i++)
+        l->holdings.data[i].piece = NONE;
 }
 
 static void free_lowering(struct lowering *l) {
@@ -454,9 +502,10 @@ static void free_lowering(struct lowering *l) {
     VEC_FREE(&l->full);
     VEC_FREE(&l->written);
     index_array_free(l->acc_of, l->f->locs, NULL);
-    index_array_free(l->piece_of, l->f->encodings.count, NULL);
     index_array_free(l->last_in_message, l->f->messages, NULL);
-    VEC_FREE(&l->in_message);
+    VEC_FREE(&l->holdings);
+    VEC_FREE(&l->scratch);
+    VEC_FREE(&l->final);
     VEC_FREE(&l->rank_first);
     VEC_FREE(&l->rank_ops);
     VEC_FREE(&l->sums);
