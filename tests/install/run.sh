@@ -11,14 +11,14 @@ prefix="$scratch/prefix with a space"
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
 
 test -x "$prefix/bin/sluice"
-"$prefix/bin/sluice" --version | grep -F "$version"
+"$prefix/bin/sluice" --version | grep -F "sluice $version"
 libdir="$(dirname "$(find "$prefix" -name libsluice.a)")"
 
 for shared in ON OFF; do
     "$cmake" -G Ninja -S "$consumer" -B "$scratch/cmake-$shared" -DCMAKE_PREFIX_PATH="$prefix" \
         -DCMAKE_C_COMPILER="$compiler" -DBUILD_SHARED_LIBS=$shared -DEXPECTED_VERSION="$version" >/dev/null
     "$cmake" --build "$scratch/cmake-$shared" >/dev/null
-    "$scratch/cmake-$shared/consumer" | grep -F "$version"
+    "$scratch/cmake-$shared/consumer" | grep -F "sluice $version"
 done
 # The static one must not need the shared one.
 ! ldd "$scratch/cmake-OFF/consumer" | grep libsluice
@@ -30,7 +30,7 @@ export PKG_CONFIG_PATH="$link${libdir#"$prefix"}/pkgconfig"
 test "$(pkg-config --modversion sluice)" = "$version"
 # shellcheck disable=SC2046
 "$compiler" -std=c99 -pedantic -Wall -Werror "$consumer/consumer.c" -o "$scratch/by-pkg-config" $(pkg-config --cflags --libs sluice)
-LD_LIBRARY_PATH="$libdir" "$scratch/by-pkg-config" | grep -F "$version"
+LD_LIBRARY_PATH="$libdir" "$scratch/by-pkg-config" | grep -F "sluice $version"
 rm -r "$(dirname "$link")"
 
 # Nothing but the public names is shown by the shared library.
