@@ -4,8 +4,8 @@
  * A 256-bit register has two halves that most instructions treat apart; here the lower half always
  * belongs to an even lane and the upper half to the next lane. Both lie next to each other in
  * memory in every order that stores 16 bytes a lane, so loads and stores are whole registers. What
- * is left is to go between the order of elements (0 1 2 3 ...) and code order (even ones, then odd
- * ones), which is a byte shuffle and two permutations, and between bytes and bit planes: movemask
+ * is left is to go between the order of elements and code order, which is a byte shuffle and two
+ * permutations, and between bytes and bit planes: movemask
  * takes the top bit of 32 bytes, a comparison with one bit of a spread word gives them back.
  */
 #include "kernels/half.h"
@@ -24,21 +24,27 @@ AVX2_INLINE void store(void *to, __m256i v) {
     _mm256_storeu_si256((__m256i *)to, v);
 }
 
-/* first: elements 0..15 of both lanes, second: 16..31; out[lane]: 32 bytes in code order. */
+/* first: elements 0..15 of both lanes, second: 16..31; out[lane]: 32 bytes in code order. Bytes are
+ * put in twos first (elements 0 and 8, 2 and 10, ...), then the twos of both registers alternate.
+ */
 AVX2_INLINE void to_code_order(__m256i first, __m256i second, __m256i out[2]) {
-    const __m256i parted = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0,
-                                            2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    const __m256i parted = _mm256_setr_epi8(0, 8, 2, 10, 4, 12, 6, 14, 1, 9, 3, 11, 5, 13, 7, 15, 0,
+                                            8, 2, 10, 4, 12, 6, 14, 1, 9, 3, 11, 5, 13, 7, 15);
     __m256i a = _mm256_shuffle_epi8(first, parted), b = _mm256_shuffle_epi8(second, parted);
-    __m256i even = _mm256_unpacklo_epi64(a, b), odd = _mm256_unpackhi_epi64(a, b);
+    __m256i even = _mm256_unpacklo_epi16(a, b), odd = _mm256_unpackhi_epi16(a, b);
 
     out[0] = _mm256_permute2x128_si256(even, odd, 0x20);
     out[1] = _mm256_permute2x128_si256(even, odd, 0x31);
 }
 
 AVX2_INLINE void from_code_order(const __m256i in[2], __m256i *first, __m256i *second) {
+    const __m256i turned = _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 0,
+                                            4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m256i even = _mm256_permute2x128_si256(in[0], in[1], 0x20);
     __m256i odd = _mm256_permute2x128_si256(in[0], in[1], 0x31);
 
+    even = _mm256_shuffle_epi8(even, turned);
+    odd = _mm256_shuffle_epi8(odd, turned);
     *first = _mm256_unpacklo_epi8(even, odd);
     *second = _mm256_unpackhi_epi8(even, odd);
 }

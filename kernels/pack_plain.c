@@ -10,7 +10,7 @@ static uint32_t element_at(enum dtype t, uint32_t lane, uint32_t i) {
 }
 
 static uint32_t code_at(uint32_t lane, uint32_t i) {
-    return lane * 32 + (i & 1) * 16 + i / 2;
+    return lane * 32 + i % 2 * 16 + i / 2 % 4 * 4 + i / 8;
 }
 
 static uint32_t byte_at(uint32_t lane, uint32_t i) {

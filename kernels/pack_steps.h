@@ -12,8 +12,11 @@
  *
  * Three orders of 1,024 things follow from it:
  *
- *     code order     lane * 32 + (i & 1) * 16 + i / 2     a lane's 32 bits of a plane, in pairs:
- *                                                         even i in the low half of the word
+ *     code order     lane * 32 + i % 2 * 16 + i / 2 % 4 * 4 + i / 8
+ *                                                         a lane's 32 bits of a plane: half, pair,
+ *                                                         load. Four pairs of codes go into one
+ *                                                         register as nibbles; a bit of all four
+ *                                                         registers is then a plane
  *     byte order     (i / 16) * 512 + lane * 16 + i % 16  two stores of 16 bytes a lane
  *     half order     (i / 8) * 256 + lane * 8 + i % 8     four stores of 16 bytes a lane
  */

@@ -105,7 +105,7 @@ static uint64_t element_of(enum dtype t, const uint8_t *slot, uint64_t elems, ui
     uint32_t r = (uint32_t)(at % 1024), mode = p.entry >> 8 & 7;
     uint32_t lane = t == DTYPE_F32 ? r % 128 / 4 : r % 256 / 8;
     uint32_t i = t == DTYPE_F32 ? r / 128 * 4 + r % 4 : r / 256 * 8 + r % 8;
-    uint32_t bit = (i & 1) * 16 + i / 2, exponent, byte;
+    uint32_t bit = i % 2 * 16 + i / 2 % 4 * 4 + i / 8, exponent, byte;
     const uint8_t *planes = p.body + 1024 + 128 * (mode - 1);
 
     if (mode == 0)
@@ -283,7 +283,7 @@ static void a_small_encoding_has_the_bytes_of_the_document(void **state) {
             uint32_t at = i / 8 * 256 + 8 + i % 8, code = at == 9 ? 7 : at % 7;
             uint32_t word = word_at(slot + 64 + 1024 + 128 * b + 4);
 
-            assert_int_equal(word >> ((i & 1) * 16 + i / 2) & 1, code >> b & 1);
+            assert_int_equal(word >> (i % 2 * 16 + i / 2 % 4 * 4 + i / 8) & 1, code >> b & 1);
         }
     assert_int_equal(get_bits(DTYPE_BF16, slot + 64 + 1408, 0), 0x3f80 - 1024 % 7 * 0x80);
     assert_int_equal(slot[64 + 1408 + 16], 5); /* the escape, after both bodies */
