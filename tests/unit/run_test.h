@@ -150,14 +150,14 @@ static inline void world_run(struct world *w) {
         }
         status = plan_run(w->plan, (const void *const *)w->recv, w->recv);
     } else {
-        uint64_t ranks = (uint64_t)w->job.ranks;
+        size_t ranks = (size_t)(uint32_t)w->job.ranks;
         void **before = calloc(ranks, sizeof *before);
-        for (uint64_t r = 0; r < ranks; r++) {
+        for (size_t r = 0; r < ranks; r++) {
             before[r] = malloc(w->send_bytes[r] + 1);
             memcpy(before[r], w->send[r], w->send_bytes[r]);
         }
         status = plan_run(w->plan, (const void *const *)w->send, w->recv);
-        for (uint64_t r = 0; r < ranks; r++) {
+        for (size_t r = 0; r < ranks; r++) {
             assert_memory_equal(before[r], w->send[r], w->send_bytes[r]);
             free(before[r]);
         }
