@@ -37,7 +37,7 @@ struct memory {
     uint32_t lanes;
     VEC(uint32_t) pieces, accs, chunks; /* 1 + resource, of the rank that it is on */
     VEC(uint32_t)
-        when; /* [nodes] place in the order of events; only where lists are not in order */
+    when; /* [nodes] place in the order of events; only where lists are not in order */
 
     /* of the rank at hand */
     uint32_t rank;
@@ -279,10 +279,10 @@ static bool check_reuse(struct memory *k, uint32_t index, uint32_t task) {
     return false;
 }
 
-/* Takes the memory of the resource from its tenants. */
-static bool take_cells(struct memory *k, uint32_t index, uint32_t task) {
+/* Takes the memory of the resource from its tenants; what they still do with it matters if `ok` so
+ * far. */
+static bool take_cells(struct memory *k, uint32_t index, uint32_t task, bool ok) {
     struct resource *r = &k->resources.data[index];
-    bool ok = true;
     for (uint32_t i = r->first_cell; i < r->first_cell + r->cells; i++) {
         uint32_t owner = k->cell_owner.data[i];
         if (owner == index + 1)
@@ -303,7 +303,7 @@ static bool take_cells(struct memory *k, uint32_t index, uint32_t task) {
 
 static bool write_access(struct memory *k, uint32_t task, struct operand o) {
     uint32_t index = resource_of(k, task, o);
-    bool ok = check_reuse(k, index, task) && take_cells(k, index, task);
+    bool ok = take_cells(k, index, task, check_reuse(k, index, task));
     k->m->accesses++;
     k->resources.data[index].written = task + 1;
     k->used.data[(size_t)index * k->lanes + k->m->t->tasks.data[task].lane] = task + 1;
