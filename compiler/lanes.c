@@ -1,8 +1,10 @@
-/* lanes: assigns tasks to lanes, which an executor runs in list order, each beside the others (a stream on a GPU).
+/* lanes: assigns tasks to lanes, which an executor runs in list order, each beside the others (a
+ * stream on a GPU).
  *
- * Lane = communicator for sends and receives, so the rounds of one communicator queue behind each other and never behind
- * another's. Computes have one lane, or two when chunks are cut into slices: even and odd slices, so that the decode of
- * one slice does not queue behind the encode of the next.
+ * Lane = communicator for sends and receives, so the rounds of one communicator queue behind each
+ * other and never behind another's. Computes have one lane, or two when chunks are cut into slices:
+ * even and odd slices, so that the decode of one slice does not queue behind the encode of the
+ * next.
  *
  * Requires: rounds. Ensures: tasks.lanes, task lane.
  */

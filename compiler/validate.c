@@ -341,10 +341,11 @@ static bool check_bounds(struct model *m) {
 static void mismatch(struct model *m, uint32_t message, const char *what, const char *at_send,
                      const char *at_recv) {
     const struct message *x = &m->t->messages.data[message];
-    task_report(m, x->send, SEV_ERROR,
-                "message m%u from rank %d to rank %d: the %s differs at its ends: rank %d sends "
-                "%s, rank %d receives %s",
-                message, x->src, x->dst, what, x->src, at_send, x->dst, at_recv);
+    task_report(
+        m, x->send, SEV_ERROR,
+        "message m%u from rank %d to rank %d: its ends disagree about the %s: rank %d sends "
+        "%s, rank %d receives %s",
+        message, x->src, x->dst, what, x->src, at_send, x->dst, at_recv);
 }
 
 static const char *number(struct model *m, uint64_t n) {
@@ -483,9 +484,6 @@ static void report_proofs(struct model *m) {
     prove(c, "no overlap in use",
           arena_printf(c->arena, "arena of at most %llu bytes a rank, %llu without reuse",
                        (unsigned long long)shared, (unsigned long long)unshared));
-    prove(c, "lowered tasks compute the same values",
-          arena_printf(c->arena, "%u chunks on %zu ranks, %u slices", t->flow->locs, t->ranks.count,
-                       t->slices));
 }
 
 bool pass_validate(struct compilation *c) {

@@ -434,8 +434,10 @@ static void report_circle(struct order *o) {
     reverse_edges(&k);
     find_circle(&k);
     uint32_t first = m->members.data[m->member_begin.data[k.best.data[0] / 2]];
-    task_report(m, first, SEV_ERROR,
-                "the tasks wait for each other in a circle and none of them can ever run");
+    task_report(
+        m, first, SEV_ERROR,
+        "these tasks wait for each other and none of them can ever run: move a message to a "
+        "later round, or take a wait away");
     enum { MOST = 24 };
     for (size_t i = 0; i < k.best.count && i < MOST; i++)
         show_wait(m, k.best.data[i], k.best.data[(i + 1) % k.best.count]);

@@ -357,7 +357,7 @@ bool validate_values(struct model *m) {
         (void)VEC_ADD_N(&final, m->t->flow->locs);
         collect_finals(&p, final.data);
         if (p.ok)
-            p.ok = verify_finals(c, final.data, "the lowered tasks");
+            p.ok = verify_finals(c, final.data, "lowered tasks compute the same values");
         if (p.ok) {
             compare_with_flow(&p, final.data);
             check_divided(&p);
