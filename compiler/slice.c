@@ -373,17 +373,22 @@ static bool check_sizes(struct compilation *c, const struct tasks *t) {
     return true;
 }
 
-static bool fits(const struct tasks *t) {
-    const size_t most = UINT32_MAX / t->slices;
-    return t->tasks.count < most && t->operands.count < most && t->outs.count < most &&
-           t->pieces.count < most;
+/* Both the numbers and the memory: text can ask for many slices of many tasks. */
+static bool fits(const struct compilation *c, const struct tasks *t) {
+    uint64_t n = t->tasks.count > t->operands.count ? t->tasks.count : t->operands.count;
+    n = n > t->outs.count ? n : t->outs.count;
+    uint64_t bytes =
+        t->tasks.count * sizeof *t->tasks.data + t->operands.count * sizeof *t->operands.data +
+        t->pieces.count * sizeof *t->pieces.data + t->messages.count * sizeof *t->messages.data;
+    return n < UINT32_MAX / t->slices &&
+           (!c->guard.limit_bytes || bytes < c->guard.limit_bytes / t->slices);
 }
 
 bool pass_slice(struct compilation *c) {
     struct tasks *t = c->tasks;
     if (!tasks_check_unsliced(t, c->diag, "slice") || !check_sizes(c, t) || !decide(c, t))
         return false;
-    if (!fits(t)) {
+    if (t->slices > 1 && !fits(c, t)) {
         diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
                     "%" PRIu32 " slices make too many tasks", t->slices);
         return false;
