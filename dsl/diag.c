@@ -232,6 +232,8 @@ static void print_snippet(const struct diag *d, struct span at, bool colour, FIL
     size_t end = newline ? (size_t)(newline - text) : bytes;
     if (end > caret && text[end - 1] == '\r')
         end--;
+    if (memchr(text + line, '\0', end - line))
+        return; /* not text: there is nothing to see */
     size_t from = line, to = step_forward(text, line, end, LONGEST_LINE);
     if (to < end) { /* too long to show whole */
         from = step_back(text, caret, line, LINE_BEFORE_CARET);
