@@ -78,10 +78,19 @@ static enum exit_code run_once(const struct options *o, struct plan *p, struct r
     return s == RUN_OK ? EXIT_OK : plan_failure(o, p);
 }
 
+static bool has_bounded_codec(const struct flow *f) {
+    for (size_t i = 0; i < f->codecs.count; i++) {
+        if (codec_is_bounded(&f->codecs.data[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum exit_code learn(const struct options *o, struct plan *p, struct run_data *d) {
     int64_t runs = o->learn >= 0 ? o->learn : 1;
     enum exit_code code = EXIT_OK;
-    if (!tasks_can_overflow(plan_compilation(p)->tasks) && o->learn < 0) {
+    if (o->learn < 0 && !has_bounded_codec(plan_compilation(p)->flow)) {
         return EXIT_OK; /* all sizes are fixed */
     }
     for (int64_t i = 0; i < runs && code == EXIT_OK; i++) {
