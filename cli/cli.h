@@ -88,8 +88,12 @@ const char *style_off(bool colour);
 #define NUMBER_TEXT_BYTES 32
 /* "1,536", "192 KiB", "1.4 ms"; into buf, which is returned. */
 char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n);
+char *format_count(char buf[NUMBER_TEXT_BYTES], uint64_t n, const char *noun); /* "1 rank" */
 char *format_bytes(char buf[NUMBER_TEXT_BYTES], uint64_t bytes);
 char *format_seconds(char buf[NUMBER_TEXT_BYTES], double seconds);
+
+/* "  proved  NAME  DETAIL" lines, names and details in columns of their own. */
+void print_proved(const struct compilation *c, bool colour);
 
 double now_seconds(void); /* a clock that only goes forward */
 

@@ -5,33 +5,30 @@
 #include <string.h>
 
 /* All properties, one a line: for a single number of ranks. */
-static void print_proved(const struct options *o, const char *path, const struct compilation *c) {
-    char count[NUMBER_TEXT_BYTES];
+static void print_all(const struct options *o, const char *path, const struct compilation *c) {
+    char count[NUMBER_TEXT_BYTES], ranks[NUMBER_TEXT_BYTES];
     bool colour = colour_on(o, stdout);
-    const struct flow *f = c->flow;
-    printf("%s: %s%s%s, %d ranks, %s %s, %s elements\n", path, style_on(colour, STYLE_BOLD),
-           f->name, style_off(colour), c->setup.ranks, dtype_name(c->setup.dtype),
-           redop_name(c->setup.redop), format_integer(count, c->setup.count));
-    for (size_t i = 0; i < c->proved.count; i++) {
-        const struct property *p = &c->proved.data[i];
-        printf("  %sproved%s  %-40s %s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour),
-               p->name, style_on(colour, STYLE_DIM), p->detail ? p->detail : "", style_off(colour));
-    }
+    printf("%s: %s%s%s, %s, %s %s, %s\n", path, style_on(colour, STYLE_BOLD), c->flow->name,
+           style_off(colour), format_count(ranks, (uint64_t)c->setup.ranks, "rank"),
+           dtype_name(c->setup.dtype), redop_name(c->setup.redop),
+           format_count(count, c->setup.count, "element"));
+    print_proved(c, colour);
 }
 
 /* One line: for a list of numbers. */
 static void print_line(const struct options *o, const char *path, int32_t ranks,
                        const struct compilation *c, double seconds) {
-    char time[NUMBER_TEXT_BYTES], messages[NUMBER_TEXT_BYTES];
-    bool colour = colour_on(o, stdout);
-    if (!compilation_ok(c)) {
-        printf("%sfailed%s  %s, %d ranks\n", style_on(colour, STYLE_BAD), style_off(colour), path,
-               ranks);
-        return;
+    char time[NUMBER_TEXT_BYTES], messages[NUMBER_TEXT_BYTES], count[NUMBER_TEXT_BYTES];
+    bool ok = compilation_ok(c), colour = colour_on(o, stdout);
+    printf("%s%s%s  %s, %s", style_on(colour, ok ? STYLE_GOOD : STYLE_BAD),
+           ok ? "proved" : "failed", style_off(colour), path,
+           format_count(count, (uint64_t)ranks, "rank"));
+    if (ok) {
+        printf(": %zu properties, %s, %s", c->proved.count,
+               format_count(messages, c->tasks->messages.count, "message"),
+               format_seconds(time, seconds));
     }
-    printf("%sproved%s  %s, %d ranks: %zu properties, %s messages, %s\n",
-           style_on(colour, STYLE_GOOD), style_off(colour), path, ranks, c->proved.count,
-           format_integer(messages, c->tasks->messages.count), format_seconds(time, seconds));
+    printf("\n");
 }
 
 static void print_json(struct json *j, const char *path, int32_t ranks, const struct compilation *c,
@@ -80,7 +77,7 @@ static enum exit_code check_one(struct job *job, const char *path, int32_t ranks
     } else if (!o->quiet && !alone) {
         print_line(o, path, ranks, c, seconds);
     } else if (!o->quiet && code == EXIT_OK) {
-        print_proved(o, path, c);
+        print_all(o, path, c);
     }
     compilation_free(c);
     return code;

@@ -64,16 +64,6 @@ static double ratio_of(const struct run_stage *s) {
     return s->raw_bytes ? (double)s->wire_bytes / (double)s->raw_bytes : 1;
 }
 
-static void print_proved(const struct run_outcome *r, bool colour) {
-    const struct compilation *c = r->compilation;
-    for (size_t i = 0; i < c->proved.count; i++) {
-        const struct property *p = &c->proved.data[i];
-        printf("  %sproved%s    %s%s%s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour),
-               p->name, style_on(colour, STYLE_DIM), p->detail && *p->detail ? ": " : "",
-               p->detail ? p->detail : "", style_off(colour));
-    }
-}
-
 static void print_stage(const char *name, const struct run_stage *s, uint64_t runs) {
     char messages[NUMBER_TEXT_BYTES], raw[NUMBER_TEXT_BYTES], wire[NUMBER_TEXT_BYTES];
     runs = runs ? runs : 1;
@@ -144,16 +134,16 @@ static void print_result(const struct run_outcome *r, bool colour) {
 static void print_text(const struct options *o, const struct run_outcome *r) {
     const struct setup *s = &r->compilation->setup;
     bool colour = colour_on(o, stdout);
-    char count[NUMBER_TEXT_BYTES], bytes[NUMBER_TEXT_BYTES];
-    printf("%s%s%s: %d ranks, %s %s, %s elements (%s)\n", style_on(colour, STYLE_BOLD),
-           r->compilation->flow->name, style_off(colour), s->ranks, dtype_name(s->dtype),
-           redop_name(s->redop), format_integer(count, s->count),
+    char count[NUMBER_TEXT_BYTES], bytes[NUMBER_TEXT_BYTES], ranks[NUMBER_TEXT_BYTES];
+    printf("%s%s%s: %s, %s %s, %s (%s)\n", style_on(colour, STYLE_BOLD), r->compilation->flow->name,
+           style_off(colour), format_count(ranks, (uint64_t)s->ranks, "rank"), dtype_name(s->dtype),
+           redop_name(s->redop), format_count(count, s->count, "element"),
            format_bytes(bytes, s->count * dtype_bytes(s->dtype)));
     if (r->wrapped) {
         printf(
             "  input     the file is too short for all ranks and was read again from its start\n");
     }
-    print_proved(r, colour);
+    print_proved(r->compilation, colour);
     print_result(r, colour);
     print_times(r);
     print_stages(r, colour);
@@ -220,7 +210,9 @@ static void print_json(const struct run_outcome *r) {
     json_integer(&j, "arena_unshared_bytes", r->arena_unshared_bytes);
     json_open(&j, "stages", '[');
     for (uint32_t i = 0; i < r->stages; i++) {
-        json_stage(&j, NULL, r->stage[i].name, &r->stage[i]);
+        if (r->stage[i].messages) {
+            json_stage(&j, NULL, r->stage[i].name, &r->stage[i]);
+        }
     }
     json_close(&j, ']');
     json_stage(&j, "total", NULL, &r->total);

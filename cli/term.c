@@ -58,6 +58,26 @@ char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n) {
     return buf;
 }
 
+char *format_count(char buf[NUMBER_TEXT_BYTES], uint64_t n, const char *noun) {
+    size_t length = strlen(format_integer(buf, n));
+    snprintf(buf + length, NUMBER_TEXT_BYTES - length, " %s%s", noun, n == 1 ? "" : "s");
+    return buf;
+}
+
+void print_proved(const struct compilation *c, bool colour) {
+    int width = 0;
+    for (size_t i = 0; i < c->proved.count; i++) {
+        int length = (int)strlen(c->proved.data[i].name);
+        width = length > width ? length : width;
+    }
+    for (size_t i = 0; i < c->proved.count; i++) {
+        const struct property *p = &c->proved.data[i];
+        printf("  %sproved%s    %-*s  %s%s%s\n", style_on(colour, STYLE_GOOD), style_off(colour),
+               width, p->name, style_on(colour, STYLE_DIM), p->detail ? p->detail : "",
+               style_off(colour));
+    }
+}
+
 char *format_bytes(char buf[NUMBER_TEXT_BYTES], uint64_t bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double n = (double)bytes;
