@@ -98,6 +98,23 @@ static inline void world_fill(struct world *w, enum input_kind kind, uint64_t se
                        w->send[r]);
 }
 
+/* Memory for all ranks, and the inputs. */
+static inline void world_allocate(struct world *w) {
+    size_t ranks = (size_t)w->job.ranks, bytes = dtype_bytes(w->job.dtype);
+    w->send = calloc(ranks, sizeof *w->send);
+    w->recv = calloc(ranks, sizeof *w->recv);
+    w->send_bytes = calloc(ranks, sizeof *w->send_bytes);
+    w->recv_bytes = calloc(ranks, sizeof *w->recv_bytes);
+    for (size_t i = 0; i < ranks; i++) {
+        w->send_bytes[i] = io_send_elems(world_flow(w), (int32_t)i) * bytes;
+        w->recv_bytes[i] = io_recv_elems(world_flow(w), (int32_t)i) * bytes;
+        w->send[i] = malloc(w->send_bytes[i] + 1);
+        w->recv[i] = malloc(w->recv_bytes[i] + 1);
+        memset(w->recv[i], 0xa5, w->recv_bytes[i]);
+    }
+    world_fill(w, w->job.kind, w->job.seed);
+}
+
 static inline struct world world_new(const struct job *j) {
     struct world w = {.job = *j};
     struct compile_options c = job_options(j);
@@ -111,20 +128,7 @@ static inline struct world world_new(const struct job *j) {
         diag_print(plan_compilation(w.plan)->diag, stderr, false);
         fail();
     }
-    size_t ranks = (size_t)j->ranks;
-    w.send = calloc(ranks, sizeof *w.send);
-    w.recv = calloc(ranks, sizeof *w.recv);
-    w.send_bytes = calloc(ranks, sizeof *w.send_bytes);
-    w.recv_bytes = calloc(ranks, sizeof *w.recv_bytes);
-    for (size_t i = 0; i < ranks; i++) {
-        size_t bytes = dtype_bytes(j->dtype);
-        w.send_bytes[i] = io_send_elems(world_flow(&w), (int32_t)i) * bytes;
-        w.recv_bytes[i] = io_recv_elems(world_flow(&w), (int32_t)i) * bytes;
-        w.send[i] = malloc(w.send_bytes[i] + 1);
-        w.recv[i] = malloc(w.recv_bytes[i] + 1);
-        memset(w.recv[i], 0xa5, w.recv_bytes[i]);
-    }
-    world_fill(&w, j->kind, j->seed);
+    world_allocate(&w);
     return w;
 }
 
