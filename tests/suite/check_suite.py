@@ -17,7 +17,7 @@ SUFFIXES = (".slc", ".flow", ".tasks", ".test")
 SKIPPED = {"Inputs", "unit", "fuzz", "data", "suite", "install", "gpu"}
 KNOWN = re.compile(r"^(NEXT|SAME|EMPTY|NOT|DAG|LABEL|COUNT-\d+)(\{LITERAL\})?$")
 KEYWORDS = {"RUN", "REQUIRES", "UNSUPPORTED", "XFAIL", "END", "ALLOW_RETRIES"}
-COMMENT = r"^\s*(?:#|//|;)\s*"
+COMMENT = r"^\s*(?:#|//|;)?\s*"
 DIRECTIVE = re.compile(COMMENT + r"([A-Z][A-Z0-9_]*)((?:-[A-Za-z0-9]+)*(?:\{LITERAL\})?)(:?)")
 SUFFIX_WORDS = ("NEXT", "SAME", "EMPTY", "NOT", "DAG", "LABEL", "COUNT")
 

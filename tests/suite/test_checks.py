@@ -77,6 +77,9 @@ class Suite(Tree):
     def test_continued_run_line(self):
         self.lint("# RUN: sluice show %s \\\n# RUN:   | FileCheck %s\n# CHECK: x\n")
 
+    def test_comment_marks_are_optional(self):
+        self.lint("RUN: sluice show %s | FileCheck %s\nCHECK: x\n  CHECK-NXT: y\n", "'NXT' is no suffix")
+
     def test_checks_in_another_file(self):
         self.write("dsl/Inputs/other.txt", "# CHECK-NXT: x\n")
         self.lint("# RUN: sluice show %s | FileCheck %S/Inputs/other.txt\n", "'NXT' is no suffix")
