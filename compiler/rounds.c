@@ -20,6 +20,9 @@
  * order), and nothing can wait in a circle. A round is a tick in which the communicator has
  * messages, counted from 0.
  *
+ * A task that only encodes is put off to the tick before its pieces are first sent, so that they
+ * take memory no longer than they must.
+ *
  * Requires: lists that are sequential in meaning, and can be read together: every receive is
  * reached by its rank without waiting for something behind it. Ensures: tasks.comms and rounds;
  * message and task comm, round, index; tick; lists stably sorted by (tick, messages first, comm);
@@ -367,6 +370,78 @@ static bool assign_ticks(struct compilation *c, struct clock *k) {
     return true;
 }
 
+/* ---- encode late ---- */
+
+/* Going back through a list: the tick of the next task that overwrites a chunk slice, and the last
+ * tick in which a piece may still be made. */
+struct later {
+    VEC(uint32_t) overwritten; /* [locs * slices] */
+    VEC(uint32_t) wanted;      /* [pieces] */
+};
+
+static void lower_to(uint32_t *at, uint32_t tick) {
+    *at = tick < *at ? tick : *at;
+}
+
+static uint32_t *chunk_entry(struct clock *k, struct later *x, const struct task *task,
+                             uint32_t loc) {
+    return &x->overwritten.data[(size_t)loc * k->t->slices + task->slice];
+}
+
+/* The last tick for a task that only encodes chunks of this rank; its own one if it does anything
+ * else. */
+static uint32_t latest_tick(struct clock *k, struct later *x, const struct task *task) {
+    uint32_t latest = UINT32_MAX;
+    if (task->store.index != NONE)
+        return task->tick;
+    for (uint32_t i = 0; i < task->operands; i++) {
+        struct operand o = k->t->operands.data[task->first_operand + i];
+        if (o.kind != OPERAND_CHUNK)
+            return task->tick;
+        lower_to(&latest, *chunk_entry(k, x, task, o.index));
+    }
+    for (uint32_t i = 0; i < task->outs; i++)
+        lower_to(&latest, x->wanted.data[k->t->outs.data[task->first_out + i]]);
+    return latest == UINT32_MAX ? task->tick : latest;
+}
+
+static void note_uses(struct clock *k, struct later *x, const struct task *task) {
+    bool sends = task->kind == TASK_SEND;
+    uint32_t tick = sends ? k->tick.data[task->message] - 1 : task->tick;
+    for (uint32_t i = 0; i < task->operands; i++) {
+        struct operand o = k->t->operands.data[task->first_operand + i];
+        if (o.kind == OPERAND_PIECE)
+            lower_to(&x->wanted.data[o.index], tick);
+    }
+    if (task->store.index != NONE && task->store.kind == OPERAND_CHUNK)
+        lower_to(chunk_entry(k, x, task, task->store.index), tick);
+}
+
+/* A piece takes memory from its encoding on, so what only encodes goes to the last tick before the
+ * piece is sent. There it stands before the other computes, which may have to wait for messages of
+ * that tick. */
+static void encode_late(struct clock *k, uint8_t *early) {
+    struct tasks *t = k->t;
+    struct later x = {0};
+    (void)VEC_ADD_N(&x.overwritten, k->chunks.count);
+    (void)VEC_ADD_N(&x.wanted, t->pieces.count);
+    for (size_t i = 0; i < x.overwritten.count; i++)
+        x.overwritten.data[i] = UINT32_MAX;
+    for (size_t i = 0; i < x.wanted.count; i++)
+        x.wanted.data[i] = UINT32_MAX;
+    for (size_t i = t->tasks.count; i-- > 0;) {
+        struct task *task = &t->tasks.data[i];
+        if (task->kind == TASK_COMPUTE) {
+            uint32_t latest = latest_tick(k, &x, task);
+            early[i] = latest > task->tick;
+            task->tick = latest;
+        }
+        note_uses(k, &x, task);
+    }
+    VEC_FREE(&x.overwritten);
+    VEC_FREE(&x.wanted);
+}
+
 /* ---- rounds, and the lists in their order ---- */
 
 /* Rounds of a communicator are the ticks in which it has messages. */
@@ -455,12 +530,12 @@ static void rewrite_task(struct rewrite *w, struct tasks *t, struct task *task, 
 }
 
 static void sort_rank(struct rewrite *w, struct tasks *t, const struct rank_tasks *r,
-                      const uint32_t *tick) {
+                      const uint32_t *tick, const uint8_t *early) {
     struct task *list = t->tasks.data + r->first;
     VEC_CLEAR(&w->keys);
     VEC_CLEAR(&w->list);
     for (uint32_t i = 0; i < r->n; i++) {
-        uint64_t phase = 3;
+        uint64_t phase = early[r->first + i] ? 2 : 3;
         if (list[i].kind != TASK_COMPUTE) {
             list[i].tick = tick[list[i].message];
             phase = t->messages.data[list[i].message].comm;
@@ -487,14 +562,14 @@ static void sort_rank(struct rewrite *w, struct tasks *t, const struct rank_task
         VEC_FREE(from);                                        \
     } while (0)
 
-static void sort_lists(struct tasks *t, const uint32_t *tick) {
+static void sort_lists(struct tasks *t, const uint32_t *tick, const uint8_t *early) {
     struct rewrite w = {0};
     VEC_RESERVE(&w.operands, t->operands.count);
     VEC_RESERVE(&w.outs, t->outs.count);
     VEC_RESERVE(&w.pieces, t->pieces.count);
     (void)VEC_ADD_N(&w.renamed, t->pieces.count);
     for (size_t r = 0; r < t->ranks.count; r++)
-        sort_rank(&w, t, &t->ranks.data[r], tick);
+        sort_rank(&w, t, &t->ranks.data[r], tick, early);
     REPLACE(&t->operands, &w.operands);
     REPLACE(&t->outs, &w.outs);
     REPLACE(&t->pieces, &w.pieces);
@@ -512,8 +587,13 @@ bool pass_rounds(struct compilation *c) {
     clock_init(&k, t);
     bool ok = assign_ticks(c, &k);
     if (ok) {
+        VEC(uint8_t) early = {0}; /* [tasks] before the other computes of its tick */
+        (void)VEC_ADD_N(&early, t->tasks.count);
+        if (!k.undecided.count)
+            encode_late(&k, early.data);
         number_rounds(t, k.tick.data);
-        sort_lists(t, k.tick.data);
+        sort_lists(t, k.tick.data, early.data);
+        VEC_FREE(&early);
     }
     clock_free(&k);
     return ok;

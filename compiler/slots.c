@@ -216,7 +216,18 @@ static void find_objects(struct slots *s) {
     }
 }
 
-/* Moments and round groups of the list. */
+/* Whether a compute may run while the messages of its tick travel: it waits for none of them. */
+static bool runs_beside(const struct slots *s, const struct task *task) {
+    if (s->t->lanes - s->t->comms > 1)
+        return true;
+    for (uint32_t i = 0; i < task->operands; i++)
+        if (s->t->operands.data[task->first_operand + i].kind != OPERAND_CHUNK)
+            return false;
+    return task->store.index == NONE;
+}
+
+/* Moments and round groups of the list. What a compute makes beside the messages of its tick is
+ * there as soon as they are. */
 static void find_moments(struct slots *s) {
     uint32_t n = s->r->n;
     VEC_CLEAR(&s->lo);
@@ -226,18 +237,21 @@ static void find_moments(struct slots *s) {
     (void)VEC_ADD_N(&s->hi, n);
     (void)VEC_ADD_N(&s->node_end, n);
     bool wide = s->t->lanes - s->t->comms > 1;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct task *a = &s->list[i], *b = i ? a - 1 : NULL;
+    for (uint32_t i = n; i-- > 0;) {
+        const struct task *a = &s->list[i], *b = i + 1 < n ? a + 1 : NULL;
         bool computes = a->kind == TASK_COMPUTE;
         bool joined =
             b && b->tick == a->tick && (b->kind == TASK_COMPUTE) == computes && (!computes || wide);
-        s->lo.data[i] = joined ? s->lo.data[i - 1] : i;
+        s->hi.data[i] = joined ? s->hi.data[i + 1] : i;
+        s->node_end.data[i] = b && same_group(a, b) ? s->node_end.data[i + 1] : i;
     }
-    for (uint32_t i = n; i-- > 0;) {
-        bool last = i + 1 == n;
-        s->hi.data[i] = !last && s->lo.data[i + 1] == s->lo.data[i] ? s->hi.data[i + 1] : i;
-        s->node_end.data[i] =
-            !last && same_group(&s->list[i], &s->list[i + 1]) ? s->node_end.data[i + 1] : i;
+    uint32_t tick_begin = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct task *a = &s->list[i];
+        if (i && a[-1].tick != a->tick)
+            tick_begin = i;
+        bool from_begin = a->kind != TASK_COMPUTE || runs_beside(s, a);
+        s->lo.data[i] = from_begin ? tick_begin : i;
     }
 }
 
