@@ -345,6 +345,24 @@ static void pack_pieces(struct fusion *f) {
         f->outs.data[i] = number[f->outs.data[i]];
 }
 
+/* Scratch that no task uses any more has no size: it needs no memory. */
+static void forget_chunks(struct fusion *f) {
+    struct tasks *t = f->t;
+    for (size_t i = 0; i < f->operands.count; i++)
+        if (f->operands.data[i].kind == OPERAND_CHUNK)
+            f->live.data[f->operands.data[i].index] = 1;
+    for (size_t i = 0; i < t->tasks.count; i++)
+        if (stores(&t->tasks.data[i]) && t->tasks.data[i].store.kind == OPERAND_CHUNK)
+            f->live.data[t->tasks.data[i].store.index] = 1;
+    for (size_t i = 0; i < t->flow->buffers.count; i++) {
+        const struct flow_buffer *b = &t->flow->buffers.data[i];
+        size_t chunks = (size_t)b->chunks * (size_t)b->members;
+        for (size_t c = 0; c < chunks && b->role == ROLE_SCRATCH; c++)
+            if (!f->live.data[b->first_loc + c])
+                t->loc_size.data[b->first_loc + c] = NONE;
+    }
+}
+
 /* ---- the pass ----------------------------------------------------------------------------- */
 
 bool pass_fuse(struct compilation *c) {
@@ -363,6 +381,7 @@ bool pass_fuse(struct compilation *c) {
         fuse_rank(&f, &t->ranks.data[r]);
     t->tasks.count = f.written;
     pack_pieces(&f);
+    forget_chunks(&f);
     VEC_FREE(&t->operands);
     VEC_FREE(&t->outs);
     memcpy(&t->operands, &f.operands, sizeof t->operands);
