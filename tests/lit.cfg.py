@@ -7,11 +7,20 @@
 #
 # besides lit's own: %s the test file, %S its folder, %t a scratch file of this test.
 import os
+import sys
 
 import lit.formats
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "suite"))
+from lit_spaces import WithoutSpaces  # noqa: E402
+
 config.name = "sluice"
-config.test_format = lit.formats.ShTest(execute_external=False)
+if " " in config.sluice_source + config.sluice_build:
+    config.test_format = WithoutSpaces(config.sluice_source, config.sluice_build)
+    top = config.test_format.through(os.path.realpath(config.sluice_source) + os.sep)
+else:
+    config.test_format = lit.formats.ShTest(execute_external=False)
+    top = config.sluice_source
 config.suffixes = [".slc", ".flow", ".tasks", ".test"]
 config.excludes = ["Inputs", "unit", "fuzz", "data", "suite", "install", "gpu"]
 config.test_source_root = os.path.dirname(__file__)
@@ -28,12 +37,7 @@ config.environment.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
 if config.sluice_sanitize:
     config.available_features.add("sanitized")
 
-
-def quoted(path):
-    return '"' + path + '"' if " " in path else path
-
-
-config.substitutions.append(("%schedules", quoted(os.path.join(config.sluice_source, "schedules"))))
-config.substitutions.append(("%data", quoted(os.path.join(config.sluice_source, "tests", "data"))))
-config.substitutions.append(("%source", quoted(config.sluice_source)))
-config.substitutions.append(("%python", quoted(config.sluice_python)))
+config.substitutions.append(("%schedules", os.path.join(top, "schedules")))
+config.substitutions.append(("%data", os.path.join(top, "tests", "data")))
+config.substitutions.append(("%source", os.path.normpath(top)))
+config.substitutions.append(("%python", config.sluice_python))
