@@ -53,7 +53,9 @@ static void print_terms(const struct flow *f, const struct flow_ensure *e, FILE 
 }
 
 static void print_ensure(const struct flow *f, const struct flow_ensure *e, FILE *out) {
-    if (e->kind == ENSURE_IDENTICAL) {
+    if (e->kind == ENSURE_IDENTICAL && !e->terms) {
+        fputs("ensure nothing", out);
+    } else if (e->kind == ENSURE_IDENTICAL) {
         fputs("ensure identical ", out);
         print_terms(f, e, out);
     } else {
@@ -320,7 +322,9 @@ static bool accept_keyword(struct irlex *lex, const char *word) {
 static bool parse_ensure(struct irlex *lex, struct flow *f, struct span at) {
     struct flow_ensure e = {.at = at, .context = NONE, .kind = ENSURE_VALUE, .loc = NONE};
     bool good = true;
-    if (accept_keyword(lex, "identical")) {
+    if (accept_keyword(lex, "nothing")) {
+        e.kind = ENSURE_IDENTICAL; /* of no chunks */
+    } else if (accept_keyword(lex, "identical")) {
         e.kind = ENSURE_IDENTICAL;
         good = parse_terms(lex, f, &e);
     } else {

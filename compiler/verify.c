@@ -31,10 +31,17 @@ static bool check_codecs(struct compilation *c) {
     return good;
 }
 
+/* A schedule always promises something, though for these ranks it may be nothing (`ensure ... for r
+ * in 1..N` on one rank); the flow then says so. A flow that a person wrote has to say it too. */
 static bool check_promise(struct compilation *c) {
-    const struct flow *f = c->flow;
+    struct flow *f = c->flow;
     if (f->collective != COLL_NONE || f->ensures.count)
         return true;
+    if (c->program) {
+        struct flow_ensure nothing = {.kind = ENSURE_IDENTICAL, .loc = NONE, .context = NONE};
+        VEC_PUSH(&f->ensures, nothing);
+        return true;
+    }
     diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
                 "%s: there is no collective and no `ensure`, so there is nothing to prove",
                 f->name);
