@@ -432,39 +432,40 @@ static bool read_task(struct reader *r) {
 
 /* ---- what must hold of a rank ------------------------------------------------------------- */
 
-static void task_error(struct reader *r, uint32_t task, const char *what, const char *prefix,
-                       uint32_t number) {
-    irlex_error(r->lex, r->task_at.data[task], "t%" PRIu32 " %s %s%" PRIu32, task, what, prefix,
-                number);
-}
-
 static void check_operand(struct reader *r, uint32_t task, const struct task *k, struct operand o) {
+    struct span at = r->task_at.data[task];
+    uint32_t piece = o.index - r->first_piece;
     switch (o.kind) {
     case OPERAND_CHUNK:
         break;
     case OPERAND_ACC:
         if (!r->accs.data[o.index].stored)
-            task_error(r, task, "reads an accumulator that nothing is in yet: acc", "", o.index);
+            irlex_error(r->lex, at, "t%" PRIu32 " reads acc%" PRIu32 ", and nothing is in it yet",
+                        task, o.index);
         else if (r->accs.data[o.index].slice != k->slice)
-            task_error(r, task, "reads another slice's accumulator,", "acc", o.index);
+            irlex_error(r->lex, at, "t%" PRIu32 " reads acc%" PRIu32 " of another slice", task,
+                        o.index);
         break;
     case OPERAND_PIECE:
-        if (!r->filled.data[o.index - r->first_piece])
-            task_error(r, task, "reads a piece that nothing is in yet:", "p",
-                       o.index - r->first_piece);
+        if (!r->filled.data[piece])
+            irlex_error(r->lex, at, "t%" PRIu32 " reads p%" PRIu32 ", and nothing is in it yet",
+                        task, piece);
         else if (r->t->pieces.data[o.index].slice != k->slice)
-            task_error(r, task, "reads a piece of another slice,", "p", o.index - r->first_piece);
+            irlex_error(r->lex, at, "t%" PRIu32 " reads p%" PRIu32 " of another slice", task,
+                        piece);
         break;
     }
 }
 
-static void check_out(struct reader *r, uint32_t task, const struct task *k, uint32_t piece) {
-    uint32_t number = piece - r->first_piece;
-    if (r->t->pieces.data[piece].slice != k->slice)
-        task_error(r, task, "fills a piece of another slice,", "p", number);
-    else if (r->filled.data[number])
-        task_error(r, task, "fills a second time", "p", number);
-    r->filled.data[number] = 1;
+static void check_out(struct reader *r, uint32_t task, const struct task *k, uint32_t out) {
+    uint32_t piece = out - r->first_piece;
+    if (r->t->pieces.data[out].slice != k->slice)
+        irlex_error(r->lex, r->task_at.data[task],
+                    "t%" PRIu32 " fills p%" PRIu32 " of another slice", task, piece);
+    else if (r->filled.data[piece])
+        irlex_error(r->lex, r->task_at.data[task], "t%" PRIu32 " fills p%" PRIu32 " a second time",
+                    task, piece);
+    r->filled.data[piece] = 1;
 }
 
 static void check_compute(struct reader *r, uint32_t task, const struct task *k) {
@@ -486,7 +487,8 @@ static void check_compute(struct reader *r, uint32_t task, const struct task *k)
                     task);
     struct accumulator *acc = &r->accs.data[k->store.index];
     if (acc->stored && acc->slice != k->slice)
-        task_error(r, task, "stores another slice's accumulator,", "acc", k->store.index);
+        irlex_error(r->lex, at, "t%" PRIu32 " stores acc%" PRIu32 " of another slice", task,
+                    k->store.index);
     *acc = (struct accumulator){true, k->slice};
 }
 
