@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements and wire words: as in memory");
+
 /* Elements at any address. */
 typedef uint8_t __attribute__((may_alias)) any_u8;
 typedef uint16_t __attribute__((may_alias, aligned(1))) any_u16;

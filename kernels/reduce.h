@@ -12,7 +12,7 @@
  *   - min and max: -0 below +0; NaN if any operand is NaN
  *   - avg: the accumulator divided by the number of contributions (as an f32, f64, or integer
  *     division towards zero), before the rounding
- * src, dst and acc may have any alignment that is a multiple of nothing: any address is legal.
+ * src, dst and acc may lie at any address.
  */
 #ifndef SLUICE_KERNELS_REDUCE_H
 #define SLUICE_KERNELS_REDUCE_H

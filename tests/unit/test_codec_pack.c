@@ -256,6 +256,122 @@ static void a_decoder_written_from_the_format_agrees(void **state) {
         }
 }
 
+/* ---- the encoder's choices, out of FORMAT.md ---- */
+
+struct seen {
+    uint32_t exponents[1024], low[1024]; /* by lane * 32 + i */
+    bool any;
+};
+
+static struct seen look_at(enum dtype t, const uint8_t *src, uint64_t elems, uint64_t group) {
+    struct seen s = {{0}, {0}, false};
+    uint32_t largest = 0;
+
+    for (int pass = 0; pass < 2; pass++) /* the missing ones get the largest, so it comes first */
+        for (uint32_t at = 0; at < 1024; at++) {
+            uint32_t lane = t == DTYPE_F32 ? at % 128 / 4 : at % 256 / 8;
+            uint32_t i = t == DTYPE_F32 ? at / 128 * 4 + at % 4 : at / 256 * 8 + at % 8;
+            uint64_t n = group * 1024 + at, v = n < elems ? get_bits(t, src, n) : 0;
+            uint32_t e =
+                (uint32_t)(t == DTYPE_F32 ? v >> 23 & 255
+                                          : (t == DTYPE_BF16 ? v >> 7 & 255 : v >> 10 & 31));
+
+            s.any = s.any || v != 0;
+            largest = e > largest ? e : largest;
+            s.exponents[lane * 32 + i] = n < elems ? e : largest;
+            s.low[lane * 32 + i] = t == DTYPE_F32 ? (uint32_t)v & 0xffff : 0;
+        }
+    return s;
+}
+
+static uint32_t count_in(const struct seen *s, uint32_t largest, uint32_t from, uint32_t to) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < 1024; i++)
+        count += largest - s->exponents[i] >= from && largest - s->exponents[i] <= to;
+    return count;
+}
+
+static uint32_t low_units(const struct seen *s) {
+    uint32_t sum = 0, units;
+
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        uint32_t all = 0, kept = 16;
+
+        for (uint32_t i = 0; i < 32; i++)
+            all |= s->low[lane * 32 + i];
+        while (kept > 0 && (all >> (16 - kept) & 1) == 0)
+            kept--;
+        sum += kept == 1 ? 2 : kept;
+    }
+    units = (16 + 4 * sum + 15) / 16;
+    return sum == 0 ? 0 : (units >= 128 ? 128 : units);
+}
+
+static uint32_t expected_entry(enum dtype t, const struct seen *s, uint64_t count) {
+    uint32_t m = 0, top, width = 0, escapes = 0, units = t == DTYPE_F32 ? low_units(s) : 0, entry;
+
+    if (!s->any)
+        return 0;
+    for (uint32_t i = 0; i < 1024; i++)
+        m = s->exponents[i] > m ? s->exponents[i] : m;
+    top = m;
+    if (count_in(s, m, 8, 255) == 0) {
+        while (count_in(s, m, 1u << width, 255) != 0)
+            width++;
+    } else {
+        uint32_t hung = count_in(s, m, 7, 255);
+        uint32_t below = count_in(s, m, 0, 0) + count_in(s, m, 8, 255);
+        uint32_t wide = count_in(s, m, 16, 255) == 0 ? 0 : count_in(s, m, 15, 255);
+
+        width = 3;
+        escapes = below < hung ? below : hung;
+        top = below < hung ? m - 1 : m;
+        if (escapes > 128 && wide + 128 < escapes) {
+            width = 4;
+            escapes = wide;
+            top = m;
+        }
+    }
+    entry = top | (width + 1) << 8 | escapes << 11 | units << 22;
+    return body_size(t, entry, count) + escapes >= body_size(t, 7 << 8, count) ? 7 << 8 : entry;
+}
+
+static void the_encoder_chooses_what_the_document_says(void **state) {
+    uint64_t modes[8] = {0}, seed = 17, above = 0;
+
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        enum dtype t = types[round % 3];
+        uint64_t elems = 1024 + next_random(&seed) % 9000, every = 1 + next_random(&seed) % 60;
+        struct codec pack = codec_of("pack");
+        uint64_t slot_bytes = codec_slot_bytes(&pack, t, elems), tiles = (elems + 8191) / 8192;
+        uint8_t *src = exact_alloc(elems * dtype_bytes(t)), *slot = exact_alloc(slot_bytes);
+        enum pattern b = (enum pattern)(next_random(&seed) % PATTERN_COUNT);
+
+        fill_pattern(t, (enum pattern)(round % PATTERN_COUNT), src, elems, seed);
+        for (uint64_t i = 0; i < elems && round % 2 != 0; i += every)
+            put_bits(t, src, i, pattern_bits(t, b, i, &seed));
+        codec_encode(&pack, t, src, elems, slot, slot_bytes, NULL, NULL);
+        for (uint64_t g = 0; g < (elems + 1023) / 1024; g++) {
+            struct seen s = look_at(t, src, elems, g);
+            uint64_t count = elems - g * 1024 < 1024 ? elems - g * 1024 : 1024;
+            uint32_t entry = word_at(slot + 32 + 4 * tiles + 4 * g), largest = 0;
+
+            assert_int_equal(entry, expected_entry(t, &s, count));
+            for (uint32_t i = 0; i < 1024; i++)
+                largest = s.exponents[i] > largest ? s.exponents[i] : largest;
+            modes[entry >> 8 & 7]++;
+            above += (entry >> 8 & 7) == 4 && (entry & 255) != largest;
+        }
+        free(slot);
+        free(src);
+    }
+    for (int mode = 0; mode < 8; mode++) /* the patterns reach every mode and the lower window */
+        assert_true(modes[mode] > 0 || mode == 6);
+    assert_true(above > 0);
+}
+
 /* The format is frozen: a group whose bytes are known by hand. */
 static void a_small_encoding_has_the_bytes_of_the_document(void **state) {
     struct codec pack = codec_of("pack");
@@ -535,6 +651,7 @@ int main(void) {
         cmocka_unit_test(random_mixtures_come_back_at_any_address),
         cmocka_unit_test(misaligned_source_slot_and_destination_are_fine),
         cmocka_unit_test(a_decoder_written_from_the_format_agrees),
+        cmocka_unit_test(the_encoder_chooses_what_the_document_says),
         cmocka_unit_test(a_small_encoding_has_the_bytes_of_the_document),
         cmocka_unit_test(a_zero_group_costs_its_entry_only),
         cmocka_unit_test(data_files_reach_their_ratio),
