@@ -186,7 +186,8 @@ static struct object *touch(struct slots *s, uint32_t position, struct operand o
     struct object *x = &s->objects.data[object];
     if (x->begin == NONE)
         x->begin = s->lo.data[position];
-    x->end = s->hi.data[position];
+    if (x->end < s->hi.data[position])
+        x->end = s->hi.data[position];
     uint32_t *last = &x->users.at[task->lane];
     if (*last < s->node_end.data[position] + 1)
         *last = s->node_end.data[position] + 1;
@@ -226,8 +227,32 @@ static bool runs_beside(const struct slots *s, const struct task *task) {
     return task->store.index == NONE;
 }
 
-/* Moments and round groups of the list. What a compute makes beside the messages of its tick is
- * there as soon as they are. */
+/* Whether the messages of the next tick have no need to wait for a compute: it makes nothing to
+ * send. */
+static bool may_lag(const struct slots *s, const struct task *task) {
+    return s->t->lanes - s->t->comms == 1 && !task->outs;
+}
+
+/* Computes overlap with messages: what is made beside those of its tick takes memory as soon as
+ * they do, and what may lag behind keeps its memory while those of the next tick travel. */
+static void stretch_moments(struct slots *s) {
+    uint32_t tick_begin = 0, n = s->r->n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i && s->list[i - 1].tick != s->list[i].tick)
+            tick_begin = i;
+        bool from_begin = s->list[i].kind != TASK_COMPUTE || runs_beside(s, &s->list[i]);
+        s->lo.data[i] = from_begin ? tick_begin : i;
+    }
+    uint32_t next_begin = n;
+    for (uint32_t i = n; i-- > 0;) {
+        if (i + 1 < n && s->list[i + 1].tick != s->list[i].tick)
+            next_begin = i + 1;
+        if (s->list[i].kind == TASK_COMPUTE && may_lag(s, &s->list[i]) && next_begin < n)
+            s->hi.data[i] = s->hi.data[next_begin];
+    }
+}
+
+/* Moments and round groups of the list. */
 static void find_moments(struct slots *s) {
     uint32_t n = s->r->n;
     VEC_CLEAR(&s->lo);
@@ -245,14 +270,7 @@ static void find_moments(struct slots *s) {
         s->hi.data[i] = joined ? s->hi.data[i + 1] : i;
         s->node_end.data[i] = b && same_group(a, b) ? s->node_end.data[i + 1] : i;
     }
-    uint32_t tick_begin = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct task *a = &s->list[i];
-        if (i && a[-1].tick != a->tick)
-            tick_begin = i;
-        bool from_begin = a->kind != TASK_COMPUTE || runs_beside(s, a);
-        s->lo.data[i] = from_begin ? tick_begin : i;
-    }
+    stretch_moments(s);
 }
 
 /* ---- the arena ---- */
