@@ -11,7 +11,7 @@ set_tests_properties(check.checks PROPERTIES ENVIRONMENT "CC=${CMAKE_C_COMPILER}
 # What the command prints: documents, its own examples, and the same everywhere.
 if(TARGET sluice_command)
     set(sluice_folder "${PROJECT_BINARY_DIR}/cli")
-    foreach(name docs examples determinism)
+    foreach(name docs examples determinism schedules)
         add_test(NAME command.${name}
                  COMMAND "${Python3_EXECUTABLE}" "${suite_folder}/check_${name}.py"
                          "${PROJECT_SOURCE_DIR}" "${sluice_folder}")
