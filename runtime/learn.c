@@ -82,7 +82,7 @@ const uint64_t *learned_slots(struct learned *l, size_t *count) {
         uint64_t slot = (need + need / 64 + 256 + 127) / 128 * 128;
         slot = slot < k->least_bytes ? k->least_bytes : slot;
         slot = slot > k->worst_bytes ? k->worst_bytes : slot;
-        l->slots[i] = need > 0 ? slot : 0; /* 0 as well where worst_bytes is */
+        l->slots[i] = need > 0 ? slot : k->worst_bytes; /* 0 where there is nothing to learn */
     }
     return l->any ? l->slots : NULL;
 }

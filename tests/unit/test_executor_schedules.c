@@ -98,7 +98,7 @@ static const char *lossy_define(const char *path) {
                                         : NULL;
 }
 
-static void run_all(bool lossy, enum dtype t, enum redop op, uint64_t count) {
+static void run_all(bool lossy, enum dtype t, enum redop op, uint64_t count, uint32_t slices) {
     static const int32_t ranks[] = {1, 2, 3, 4, 5, 8, 16};
     struct shelf s = find_schedules();
     assert_true(s.count >= 20);
@@ -106,6 +106,7 @@ static void run_all(bool lossy, enum dtype t, enum redop op, uint64_t count) {
         unsigned ran = 0;
         for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++) {
             struct job j = {.ranks = ranks[r], .dtype = t, .redop = op, .count = count};
+            j.slices = slices;
             j.kind = lossy ? INPUT_NORMAL : INPUT_EXTREMES;
             const char *define = lossy ? lossy_define(s.paths[i]) : NULL;
             assert_true(define || !lossy);
@@ -120,23 +121,29 @@ static void run_all(bool lossy, enum dtype t, enum redop op, uint64_t count) {
 
 static void with_their_own_codecs(void **state) {
     (void)state;
-    run_all(false, DTYPE_BF16, REDOP_SUM, 3001);
+    run_all(false, DTYPE_BF16, REDOP_SUM, 3001, 0);
 }
 
 static void averages_in_f32(void **state) {
     (void)state;
-    run_all(false, DTYPE_F32, REDOP_AVG, 1013);
+    run_all(false, DTYPE_F32, REDOP_AVG, 1013, 0);
 }
 
 static void quantised(void **state) {
     (void)state;
-    run_all(true, DTYPE_F32, REDOP_SUM, 2999);
+    run_all(true, DTYPE_F32, REDOP_SUM, 2999, 0);
+}
+
+static void sliced(void **state) {
+    (void)state;
+    run_all(false, DTYPE_BF16, REDOP_SUM, 20011, 4);
+    run_all(true, DTYPE_F16, REDOP_AVG, 9973, 3);
 }
 
 static void one_element_and_none(void **state) {
     (void)state;
-    run_all(false, DTYPE_F16, REDOP_MAX, 1);
-    run_all(false, DTYPE_F16, REDOP_MIN, 0);
+    run_all(false, DTYPE_F16, REDOP_MAX, 1, 0);
+    run_all(false, DTYPE_F16, REDOP_MIN, 0, 0);
 }
 
 int main(void) {
@@ -144,6 +151,7 @@ int main(void) {
         cmocka_unit_test(with_their_own_codecs),
         cmocka_unit_test(averages_in_f32),
         cmocka_unit_test(quantised),
+        cmocka_unit_test(sliced),
         cmocka_unit_test(one_element_and_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
