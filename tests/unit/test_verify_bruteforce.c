@@ -119,14 +119,14 @@ static void add_op(struct program_here *p, bool reduce, int sb, int sc, int sr, 
 /* Every sum is made at an owner, in the order of the ranks or of a ring, then copied to all. */
 static void owner_sums(struct program_here *p, enum codec_here up, enum codec_here down,
                        bool to_all) {
-    int n = p->ranks;
+    int n = p->ranks, step = below(2);
     for (int c = 0; c < p->block; c++) {
         int owner = p->promise == REDUCE ? p->root : c % n;
         if (p->in != p->out)
             add_op(p, false, p->in, c, owner, p->out, c, owner, RAW, 0);
         for (int r = 0; r < n; r++)
             if (r != owner)
-                add_op(p, true, p->in, c, r, p->out, c, owner, up, 0);
+                add_op(p, true, p->in, c, r, p->out, c, owner, up, step ? c + 1 : 0);
         for (int r = 0; to_all && r < n; r++)
             add_op(p, false, p->out, c, owner, p->out, c, r, down, 0);
     }
@@ -177,6 +177,35 @@ static void chain(struct program_here *p, enum codec_here codec) {
             add_op(p, false, p->out, c, (p->root + s) % n, p->out, c, (p->root + s + 1) % n, codec,
                    0);
     }
+}
+
+/* Everybody exchanges with a partner, then with a partner of the pairs: a + b on one side is b + a
+ * on the other. */
+static void exchange(struct program_here *p, enum codec_here codec) {
+    for (int c = 0; p->in != p->out && c < p->block; c++)
+        for (int r = 0; r < p->ranks; r++)
+            add_op(p, false, p->in, c, r, p->out, c, r, RAW, 0);
+    for (int d = 1, step = 1; d < p->ranks; d *= 2, step++)
+        for (int c = 0; c < p->block; c++)
+            for (int r = 0; r < p->ranks; r++)
+                add_op(p, true, p->out, c, r, p->out, c, r ^ d, codec, step);
+}
+
+/* Something stored in scratch, which no result depends on: only its own rules can make it wrong. */
+static void add_junk(struct program_here *p) {
+    int scratch = p->buffers - 1, from = below(3) ? p->in : scratch;
+    if (p->buffer[scratch].role != SCRATCH || p->ops == MAX_OPS_HERE)
+        return;
+    int rank = below(p->ranks), to = below(2) ? rank : below(p->ranks);
+    add_op(p, below(2), from, below(p->buffer[from].chunks), rank, scratch,
+           below(p->buffer[scratch].chunks), to, RAW, 0);
+    struct op junk = p->op[p->ops - 1];
+    junk.count = 1 + below(2);
+    int at = below(p->ops);
+    while (at > 0 && p->op[at].step) /* between steps */
+        at--;
+    memmove(&p->op[at + 1], &p->op[at], (size_t)(p->ops - 1 - at) * sizeof junk);
+    p->op[at] = junk;
 }
 
 static void random_op(struct program_here *p) {
@@ -259,6 +288,8 @@ static void make_program(struct program_here *p) {
         chain(p, some_codec());
     } else if (p->promise == ALLGATHER || p->promise == REDUCE_SCATTER || p->promise == ALLTOALL) {
         direct(p, below(2) ? RAW : some_codec());
+    } else if (p->promise != REDUCE && !(p->ranks & (p->ranks - 1)) && below(3) == 0) {
+        exchange(p, below(4) ? RAW : some_codec());
     } else if (p->promise == REDUCE || below(2)) {
         owner_sums(p, some_codec(), some_codec(), p->promise != REDUCE);
     } else {
@@ -266,6 +297,8 @@ static void make_program(struct program_here *p) {
     }
     for (int n = below(3) ? below(4) : 0; n > 0; n--)
         mutate(p);
+    for (int n = below(2) ? below(4) : 0; n > 0; n--)
+        add_junk(p);
     fit_ranges(p);
 }
 
