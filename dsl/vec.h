@@ -71,7 +71,8 @@ static inline void *vec_reserve(void *data, size_t count, size_t *capacity, size
 
 static inline void *vec_append(void *data, size_t *count, size_t *capacity, size_t more,
                                size_t elem_bytes, struct vec_guard *guard) {
-    char *grown = vec_reserve(data, *count, capacity, more, elem_bytes, guard);
+    /* Never NULL, not even for nothing: the macro adds to it. */
+    char *grown = vec_reserve(data, *count, capacity, more ? more : 1, elem_bytes, guard);
     if (more)
         memset(grown + *count * elem_bytes, 0, more * elem_bytes);
     *count += more;
