@@ -289,18 +289,28 @@ static void check_chunks(struct bounds *b) {
         }
 }
 
+/* What tasks_slice_elems and tasks_elems look up. */
+static bool sizes_fit(const struct tasks *t) {
+    bool ok = t->slice_first.count >= t->sizes.count * ((size_t)t->slices + 1);
+    for (size_t i = 0; i < t->loc_size.count && ok; i++)
+        ok = t->loc_size.data[i] == NONE || t->loc_size.data[i] < t->sizes.count;
+    return ok;
+}
+
 static bool check_shape(struct model *m) {
     const struct tasks *t = m->t;
     const char *wrong = NULL;
     if (!t->lanes || !t->slices)
         wrong = "the tasks have no lanes: run rounds, lanes and slots before validate";
-    else if (t->acc_offsets.count == 0 && t->chunk_offsets.count != t->flow->locs)
+    else if (t->chunk_offsets.count != t->flow->locs)
         wrong = "the tasks have no places: run slots before validate";
     else if (t->lanes > VALIDATE_MAX_LANES)
         wrong = "at most 16 lanes";
     else if (t->ranks.count != (size_t)t->flow->setup.ranks || t->loc_size.count != t->flow->locs ||
              t->chunk_offsets.count != t->flow->locs)
         wrong = "the tasks are not those of all ranks";
+    else if (!sizes_fit(t))
+        wrong = "the sizes of the chunks do not fit them";
     uint64_t first = 0, accs = 0;
     for (size_t r = 0; r < t->ranks.count && !wrong; r++) {
         if (t->ranks.data[r].first != first || t->ranks.data[r].first_acc != accs)
