@@ -101,7 +101,7 @@ const uint64_t *executor_needs(const struct executor *e, size_t *count);
 
 /* Remembers what each piece of bounded size needed, over runs and re-compilations of one
  * schedule with one setup. A slot is the largest need of the last LEARN_WINDOW runs or more,
- * and a margin: 1/64 of it and 256 bytes, up to a multiple of 128; never more than the worst
+ * and a margin: 1/64 of it and 128 bytes, up to a multiple of 64; never more than the worst
  * case. */
 struct learned;
 #define LEARN_WINDOW 8

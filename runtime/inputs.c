@@ -73,7 +73,8 @@ static uint64_t from_double(enum dtype t, double v) {
     return (uint64_t)(int64_t)v;
 }
 
-/* The sum of twelve uniform values has deviation 1. They have 16 bits each; 37 more fill the gaps.
+/* The sum of twelve uniform values has deviation 1. They have 16 bits each; 37 more fill the
+ * gaps.
  */
 static double normal(uint64_t h) {
     int64_t sum = 0;

@@ -5,6 +5,10 @@
  * Two numbers a piece: the largest need of the present stretch of LEARN_WINDOW runs, and of the
  * stretch before. Their maximum covers the last LEARN_WINDOW runs at least and twice as many at
  * most, so that one unusual step neither shrinks a slot nor holds it large for ever.
+ *
+ * A piece whose value fell to an overflow before it, so that its need was not seen, gets the worst
+ * case until it is: otherwise data that changed its nature would overflow hop by hop, a repair
+ * each.
  */
 #include "runtime/executor.h"
 
@@ -14,6 +18,7 @@ struct learned_piece {
     uint64_t worst_bytes; /* 0: not of bounded size, nothing to learn */
     uint64_t least_bytes;
     uint64_t now, before; /* needs */
+    bool unseen;          /* in the last run */
 };
 
 struct learned {
@@ -67,9 +72,11 @@ void learned_observe(struct learned *l, const uint64_t *needs, size_t count) {
             l->pieces[i].now = 0;
         }
     }
-    for (size_t i = 0; i < count && i < l->count; i++)
-        if (needs[i] > l->pieces[i].now)
-            l->pieces[i].now = needs[i];
+    for (size_t i = 0; i < count && i < l->count; i++) {
+        struct learned_piece *k = &l->pieces[i];
+        k->now = needs[i] > k->now ? needs[i] : k->now;
+        k->unseen = needs[i] == 0;
+    }
     l->runs++;
     l->any = true;
 }
@@ -79,10 +86,10 @@ const uint64_t *learned_slots(struct learned *l, size_t *count) {
     for (size_t i = 0; i < *count; i++) {
         const struct learned_piece *k = &l->pieces[i];
         uint64_t need = k->now > k->before ? k->now : k->before;
-        uint64_t slot = (need + need / 64 + 256 + 127) / 128 * 128;
+        uint64_t slot = (need + need / 64 + 128 + 63) / 64 * 64;
         slot = slot < k->least_bytes ? k->least_bytes : slot;
         slot = slot > k->worst_bytes ? k->worst_bytes : slot;
-        l->slots[i] = need > 0 ? slot : k->worst_bytes; /* 0 where there is nothing to learn */
+        l->slots[i] = need > 0 && !k->unseen ? slot : k->worst_bytes; /* 0: nothing to learn */
     }
     return l->any ? l->slots : NULL;
 }
