@@ -152,17 +152,23 @@ static size_t need_index(const struct compute *c, const struct piece *p) {
     return (size_t)p->encoding * c->t->slices + p->slice;
 }
 
-static void encode(struct compute *c, const struct piece *p, const char *value) {
+static struct run_stage *encoding_stage(const struct compute *c, uint32_t piece) {
+    return &c->w->stages[c->l->piece_stage[piece]];
+}
+
+static void encode(struct compute *c, uint32_t piece, const char *value) {
+    const struct piece *p = &c->t->pieces.data[piece];
+    struct run_stage *stage = encoding_stage(c, piece);
     uint64_t need = 0;
     double start = clock_seconds();
     enum codec_status s = codec_encode(&c->t->flow->codecs.data[p->codec], c->type, value, c->elems,
                                        c->rank->arena + p->offset, p->bytes, &need, c->w->scratch);
-    c->stage->encode_seconds += clock_seconds() - start;
-    c->stage->encodings++;
+    stage->encode_seconds += clock_seconds() - start;
+    stage->encodings++;
     c->r->needs[need_index(c, p)] = need;
     if (s == CODEC_OK)
         return;
-    c->stage->overflows++;
+    stage->overflows++;
     c->rank->overflowed = true;
 }
 
@@ -173,10 +179,11 @@ static void lose(struct compute *c) {
     if (k->store.index != NONE)
         *lost_flag(c, k->store) = 1;
     for (uint32_t i = 0; i < k->outs; i++) {
-        const struct piece *p = &c->t->pieces.data[c->t->outs.data[k->first_out + i]];
+        uint32_t piece = c->t->outs.data[k->first_out + i];
+        const struct piece *p = &c->t->pieces.data[piece];
         char *slot = c->rank->arena + p->offset;
-        c->stage->encodings++;
-        c->stage->overflows++;
+        encoding_stage(c, piece)->encodings++;
+        encoding_stage(c, piece)->overflows++;
         if (!codec_mark_overflow(&c->t->flow->codecs.data[p->codec], c->type, c->elems, slot,
                                  p->bytes, 0))
             memset(slot, 0, p->bytes);
@@ -233,5 +240,5 @@ void compute_task(struct run *r, struct worker *w, struct rank_run *rank, uint32
         value = to;
     }
     for (uint32_t i = 0; i < k->outs; i++)
-        encode(&c, &c.t->pieces.data[c.t->outs.data[k->first_out + i]], value);
+        encode(&c, c.t->outs.data[k->first_out + i], value);
 }

@@ -48,7 +48,9 @@ struct loaded {
     uint32_t *first_step; /* [ranks + 1] */
     struct place *places; /* [locs] */
     uint64_t *elems;      /* [tasks] of compute tasks */
-    size_t needs;         /* encodings * slices */
+    uint16_t
+        *piece_stage; /* [pieces] of the first message that sends it: what its encoding is for */
+    size_t needs;     /* encodings * slices */
     uint64_t codec_bytes; /* the largest scratch of a codec */
     uint64_t value_bytes; /* and of decoded values, that a worker needs for any task */
     bool can_overflow;

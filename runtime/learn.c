@@ -6,9 +6,9 @@
  * stretch before. Their maximum covers the last LEARN_WINDOW runs at least and twice as many at
  * most, so that one unusual step neither shrinks a slot nor holds it large for ever.
  *
- * A piece whose value fell to an overflow before it, so that its need was not seen, gets the worst
- * case until it is: otherwise data that changed its nature would overflow hop by hop, a repair
- * each.
+ * A piece whose value fell to an overflow before it, so that its need was not seen, gets the
+ * worst case until it is: otherwise data that changed its nature would overflow hop by hop, a
+ * repair each.
  */
 #include "runtime/executor.h"
 

@@ -182,6 +182,20 @@ static void count_scratch(struct loader *ld, const struct task *k) {
         ld->l->value_bytes = bytes;
 }
 
+/* A fused task encodes for a later stage than its own. */
+static void find_stages(struct loader *ld, const struct rank_tasks *r) {
+    const struct tasks *t = ld->t;
+    for (uint32_t i = r->first + r->n; i-- > r->first;) { /* backwards: the first one stays */
+        const struct task *k = &t->tasks.data[i];
+        for (uint32_t j = 0; k->kind == TASK_SEND && j < k->operands; j++)
+            ld->l->piece_stage[t->operands.data[k->first_operand + j].index] = k->stage;
+        for (uint32_t j = 0; k->kind == TASK_COMPUTE && j < k->outs; j++) {
+            uint16_t *stage = &ld->l->piece_stage[t->outs.data[k->first_out + j]];
+            *stage = *stage == UINT16_MAX ? k->stage : *stage; /* never sent */
+        }
+    }
+}
+
 static bool check_rank(struct loader *ld) {
     const struct tasks *t = ld->t;
     const struct rank_tasks *r = &t->ranks.data[ld->rank];
@@ -203,6 +217,7 @@ static bool check_rank(struct loader *ld) {
         } else if (!check_message(ld, k))
             return false;
     }
+    find_stages(ld, r);
     return true;
 }
 
@@ -234,14 +249,16 @@ static bool allocate(struct loaded *l) {
     l->first_step = zeroed(ranks + 1, sizeof *l->first_step);
     l->places = zeroed(locs, sizeof *l->places);
     l->elems = zeroed(tasks, sizeof *l->elems);
+    l->piece_stage = zeroed(t->pieces.count, sizeof *l->piece_stage);
     l->begin = zeroed(locs, sizeof *l->begin);
     l->commit = zeroed(locs, sizeof *l->commit);
     l->first_begin = zeroed(ranks + 1, sizeof *l->first_begin);
     l->first_commit = zeroed(ranks + 1, sizeof *l->first_commit);
     l->send_bytes = zeroed(ranks, sizeof *l->send_bytes);
     l->recv_bytes = zeroed(ranks, sizeof *l->recv_bytes);
-    return l->order && l->steps && l->first_step && l->places && l->elems && l->begin &&
-           l->commit && l->first_begin && l->first_commit && l->send_bytes && l->recv_bytes;
+    return l->order && l->steps && l->piece_stage && l->first_step && l->places && l->elems &&
+           l->begin && l->commit && l->first_begin && l->first_commit && l->send_bytes &&
+           l->recv_bytes;
 }
 
 enum run_status loaded_init(struct loaded *l, const struct tasks *t, char *err, size_t err_bytes) {
@@ -254,6 +271,8 @@ enum run_status loaded_init(struct loaded *l, const struct tasks *t, char *err, 
     }
     if (!allocate(l) || !loaded_places(l))
         return RUN_NO_MEMORY;
+    for (size_t i = 0; i < t->pieces.count; i++)
+        l->piece_stage[i] = UINT16_MAX;
     for (ld.rank = 0; ld.rank < t->flow->setup.ranks; ld.rank++)
         if (!check_rank(&ld))
             return RUN_INTERNAL;
@@ -272,6 +291,7 @@ void loaded_free(struct loaded *l) {
     free(l->first_step);
     free(l->places);
     free(l->elems);
+    free(l->piece_stage);
     free(l->begin);
     free(l->commit);
     free(l->first_begin);

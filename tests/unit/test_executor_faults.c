@@ -172,20 +172,37 @@ static void swap_tasks(struct tasks *t, uint32_t i, uint32_t j) {
     }
 }
 
-/* Members of a group that do not stand together are brought together, behind what they wait for: on
- * each rank "encode, encode, send, send, receive" becomes "encode, send, encode, send, receive". */
+static bool waits_for(const struct tasks *t, uint32_t task, uint32_t other) {
+    const struct task *k = &t->tasks.data[task];
+    for (uint32_t d = 0; d < k->deps; d++)
+        if (t->deps.data[k->first_dep + d] == other)
+            return true;
+    return k->lane == t->tasks.data[other].lane;
+}
+
+/* Members of a group that do not stand together are brought together: where a rank has "send,
+ * receive, compute" of which the compute waits for neither, it gets "send, compute, receive". In a
+ * ring no rank could go on behind the send alone. */
 static void a_scattered_group_runs_as_one(void **state) {
     (void)state;
-    struct compilation *c = good(TWOSHOT, 3);
+    struct job j = {.text = RING, .ranks = 3, .dtype = DTYPE_F32, .count = 1000, .slices = 2};
+    struct compile_options o = job_options(&j);
+    struct compilation *c = compile_text("test.slc", RING, strlen(RING), &o);
+    assert_true(compilation_ok(c));
     struct tasks *t = c->tasks;
-    for (uint32_t r = 0; r < 3; r++) {
-        uint32_t first = t->ranks.data[r].first;
-        assert_int_equal(t->tasks.data[first + 1].kind, TASK_COMPUTE);
-        assert_int_not_equal(t->tasks.data[first + 2].kind, TASK_COMPUTE);
-        assert_int_not_equal(t->tasks.data[first + 3].kind, TASK_COMPUTE);
-        assert_int_equal(t->tasks.data[first + 2].round, t->tasks.data[first + 3].round);
-        swap_tasks(t, first + 1, first + 2);
-    }
+    unsigned swapped = 0;
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint32_t i = t->ranks.data[r].first;
+             i + 2 < t->ranks.data[r].first + t->ranks.data[r].n; i++) {
+            const struct task *k = &t->tasks.data[i];
+            if (k[0].kind == TASK_COMPUTE || k[1].kind == TASK_COMPUTE ||
+                k[2].kind != TASK_COMPUTE || k[0].comm != k[1].comm || k[0].round != k[1].round ||
+                waits_for(t, i + 2, i) || waits_for(t, i + 2, i + 1))
+                continue;
+            swap_tasks(t, i + 1, i + 2);
+            swapped++;
+        }
+    assert_true(swapped >= 3);
     enum run_status status;
     char err[200];
     struct executor *e = executor_new(t, NULL, NULL, &status, err, sizeof err);

@@ -63,6 +63,44 @@ static void one_rank_overflows(void **state) {
             }
 }
 
+/* Each chunk of the ring is encoded by four ranks in turn, the last time for the gather. From where
+ * rank 0 adds what does not fit, all of them carry the mark: 4, 3, 2 and 1. */
+static void the_mark_travels_with_the_data(void **state) {
+    (void)state;
+    struct job j = small_slots(RING);
+    struct world w = world_new(&j);
+    fill_rank(&w, 0, INPUT_BITS);
+    world_run(&w);
+    assert_int_equal(plan_stats(w.plan)->total.encodings, 16);
+    assert_int_equal(plan_stats(w.plan)->total.overflows, 10);
+    world_free(&w);
+}
+
+/* A chunk that lost its value is whole again when another one is stored in it. */
+static void a_lost_chunk_can_be_stored_to_again(void **state) {
+    (void)state;
+    struct job j = small_slots("schedule reuse(codec wire = pack) {\n"
+                               "    input src[1]; output out[1] on ranks(2..4);\n"
+                               "    scratch tmp[1] on ranks(1..2);\n"
+                               "    stage one via wire { copy src[0]@0 -> tmp[0]@1;\n"
+                               "        copy tmp[0]@1 -> out[0]@2; }\n"
+                               "    stage two via wire { copy src[0]@2 -> tmp[0]@1; }\n"
+                               "    stage three { copy tmp[0]@1 -> tmp[0]@1 via wire;\n"
+                               "        copy tmp[0]@1 -> out[0]@3 via pack(0.6); }\n"
+                               "    ensure out[0]@2 == src[0]@0; ensure out[0]@3 == src[0]@2;\n"
+                               "}\n");
+    struct world w = world_new(&j);
+    fill_rank(&w, 0, INPUT_BITS);
+    world_run(&w);
+    assert_int_equal(world_check(&w).wrong, 0);
+    assert_int_equal(plan_stats(w.plan)->repairs, 1);
+    assert_int_equal(plan_stats(w.plan)->stage[1].overflows, 1);
+    assert_int_equal(plan_stats(w.plan)->stage[2].overflows, 0);
+    assert_int_equal(plan_stats(w.plan)->stage[3].overflows, 0);
+    assert_int_equal(plan_stats(w.plan)->stage[3].encodings, 1);
+    world_free(&w);
+}
+
 static void all_ranks_overflow_on_any_number_of_threads(void **state) {
     (void)state;
     uint64_t first = 0, overflows = 0;
@@ -237,6 +275,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_that_fits_needs_no_repair),
         cmocka_unit_test(one_rank_overflows),
+        cmocka_unit_test(the_mark_travels_with_the_data),
+        cmocka_unit_test(a_lost_chunk_can_be_stored_to_again),
         cmocka_unit_test(all_ranks_overflow_on_any_number_of_threads),
         cmocka_unit_test(a_mark_that_a_raw_message_cannot_carry),
         cmocka_unit_test(the_repair_keeps_lossy_codecs),
