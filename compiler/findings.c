@@ -227,18 +227,22 @@ static void note_addition(struct compilation *c, uint32_t value, loc_id input) {
 
 static void report_replicas(struct findings *all, struct compilation *c, const struct finding *f) {
     struct arena *a = all->arena;
-    char *ours =
-        f->holders.buffer ? ranks_text(a, &f->holders.ranks) : set_text(a, &f->holders, "");
-    char *theirs = f->others.buffer ? ranks_text(a, &f->others.ranks) : set_text(a, &f->others, "");
+    /* The same chunks on several ranks. */
+    bool plain = f->holders.buffer && f->holders.buffer == f->others.buffer &&
+                 ints_equal(&f->holders.chunks, &f->others.chunks);
+    char *ours = plain ? ranks_text(a, &f->holders.ranks) : set_text(a, &f->holders, "on");
+    char *theirs = plain ? ranks_text(a, &f->others.ranks) : set_text(a, &f->others, "on");
     char *chunks = "";
-    if (f->holders.buffer) {
+    if (plain) {
         char *before = arena_printf(a, "%s[", f->holders.buffer->name);
         chunks = arena_printf(a, "%s: ", runs_text(a, &f->holders.chunks, before, "]"));
     }
     diag_report(c->diag, SEV_ERROR, f->at, "%s%s and %s do not end with the same bits", chunks,
                 ours, theirs);
     flow_note_context(c->diag, c->flow, f->context, f->at);
-    replicas_explain(c, f->value, ours, f->other, theirs);
+    const char *where = plain ? "on" : "in";
+    replicas_explain(c, f->value, arena_printf(a, "%s %s", where, ours), f->other,
+                     arena_printf(a, "%s %s", where, theirs));
 }
 
 static void report(struct findings *all, struct compilation *c, const struct finding *f) {

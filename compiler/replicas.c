@@ -159,12 +159,10 @@ static void explain_extra(struct compilation *c, const struct difference *x, con
     char *codec = codec_text(c, x->a);
     if (x->reason == REASON_LOSSY_SOME)
         diag_report(c->diag, SEV_NOTE, nowhere,
-                    "what %s has went through %s, which loses bits; what %s has did not", with,
-                    codec, without);
+                    "%s it went through %s, which loses bits; %s it did not", with, codec, without);
     else
         diag_report(c->diag, SEV_NOTE, nowhere,
-                    "what %s has was encoded a second time, by %s; what %s has was not", with,
-                    codec, without);
+                    "%s it was encoded a second time, by %s; %s it was not", with, codec, without);
     note_encoding(c, x->a, x->reason == REASON_LOSSY_SOME ? "encoded here" : "encoded anew here");
 }
 
@@ -178,8 +176,7 @@ void replicas_explain(struct compilation *c, uint32_t a, const char *a_name, uin
         explain_extra(c, &x, x.on_a ? a_name : b_name, x.on_a ? b_name : a_name);
         return;
     case REASON_OTHER_CODEC:
-        diag_report(c->diag, SEV_NOTE, nowhere,
-                    "what %s has went through %s, what %s has through %s", a_name,
+        diag_report(c->diag, SEV_NOTE, nowhere, "%s it went through %s, %s through %s", a_name,
                     codec_text(c, x.a), b_name, codec_text(c, x.b));
         note_encoding(c, x.a, "encoded here");
         note_encoding(c, x.b, "and here");

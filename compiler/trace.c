@@ -224,7 +224,8 @@ static bool report_unequal(struct tracer *t, const struct flow_op *op, loc_id sr
                            uint32_t have, uint32_t want) {
     char from[LOC_TEXT_BYTES], to[LOC_TEXT_BYTES];
     flow_report(t->d, t->f, op, SEV_ERROR,
-                "chunks of unequal size: %s holds part %u of a buffer, %s is part %u",
+                "chunks of unequal size: %s holds part %u of a buffer, %s is part %u; they differ "
+                "where the count does not divide",
                 loc_text(from, sizeof from, t->f, src), have, loc_text(to, sizeof to, t->f, dst),
                 want);
     t->wrong = true;

@@ -81,7 +81,7 @@ void findings_report(struct findings *all, struct compilation *c);
 
 /* ---- replicas.c --------------------------------------------------------------------------- */
 
-/* Notes that say why two values differ; names: who holds each. */
+/* Notes that say why two values differ; names: where each is, as "on rank 3". */
 void replicas_explain(struct compilation *c, uint32_t a, const char *a_name, uint32_t b,
                       const char *b_name);
 /* Why, in a word: values that differ for the same reason are reported together. */
