@@ -403,6 +403,14 @@ static void check_undivided(struct prover *p) {
 
 typedef void (*demand_step)(struct prover *p);
 
+/* Chunks without elements hold whatever is asked of them. */
+static bool is_vacuous(const struct prover *p) {
+    for (size_t i = 0; i < p->demand.holders.count; i++)
+        if (p->final[p->demand.holders.data[i]] != VALUE_ANY)
+            return false;
+    return true;
+}
+
 static void demand_start(struct prover *p, struct span at, uint32_t context) {
     struct demand *d = &p->demand;
     d->at = at;
@@ -443,7 +451,8 @@ static void collective_demand(struct prover *p, demand_step step, int32_t p0, in
     for (int32_t m = q0; m < q1; m++)
         VEC_PUSH(&p->demand.holders, received(p, m, p0, i));
     p->demand.identical = true;
-    step(p);
+    if (!is_vacuous(p))
+        step(p);
 }
 
 static void collective_demands(struct prover *p, demand_step step) {
@@ -502,7 +511,7 @@ static void ensure_demands(struct prover *p, demand_step step) {
                 VEC_PUSH(&d->holders, terms[k]);
             else
                 VEC_PUSH(&d->inputs, terms[k]);
-        if (d->holders.count)
+        if (d->holders.count && !is_vacuous(p))
             step(p);
     }
 }

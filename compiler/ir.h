@@ -366,6 +366,7 @@ bool pass_validate(struct compilation *c); /* validate.c */
 
 /* finals.c: verify's proof of the requirements on the value each chunk ends with; validate runs it again on the tasks. What was
  * proved is added to c->proved, under the name given (verify: NULL, for its own names). */
+#define VALUE_ANY (NONE - 1) /* in `final`: the chunk has no elements, so it holds whatever is asked */
 bool verify_finals(struct compilation *c, const uint32_t *final /* [locs] */, const char *what_is_proved);
 void prover_free(struct compilation *c);
 

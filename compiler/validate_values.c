@@ -257,8 +257,8 @@ static void collect_finals(struct replay *p, uint32_t *final) {
             final[loc] = h->value;
             any = true;
         }
-        if (!any && wanted)
-            final[loc] = wanted[loc];
+        if (!any)
+            final[loc] = wanted ? wanted[loc] : t->loc_size.data[loc] != NONE ? VALUE_ANY : NONE;
     }
 }
 
