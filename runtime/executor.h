@@ -64,8 +64,10 @@ struct run_stats {
 struct run_options {
     int threads;                 /* 0: one a rank, at most the machine's cores */
     uint64_t memory_limit_bytes; /* 0: the machine's memory */
-    /* Called on the thread that runs, some ten times a second, with tasks done. NULL: never. */
+    /* Called on the thread that runs, with tasks done, every progress_seconds or so (0: a tenth
+     * of a second). NULL: never. */
     void (*progress)(void *ctx, uint64_t done, uint64_t of);
+    double progress_seconds;
     void *progress_ctx;
     /* Starts a worker as pthread_create does; tests pass one that fails. NULL: pthread_create. */
     int (*start_thread)(void *thread, void *(*body)(void *), void *arg);

@@ -121,7 +121,7 @@ static bool run_group(struct executor *e, struct worker *w, struct rank_run *ran
 
 static void show_progress(struct executor *e, struct worker *w) {
     double now = clock_seconds();
-    if (!e->options.progress || now - w->shown < 0.1)
+    if (!e->options.progress || now - w->shown < e->options.progress_seconds)
         return;
     w->shown = now;
     const struct tasks *t = e->run.l->t;
@@ -528,6 +528,8 @@ struct executor *executor_new(const struct tasks *t, const struct tasks *repair,
         e->options = *o;
     if (e->options.memory_limit_bytes == 0)
         e->options.memory_limit_bytes = machine_bytes();
+    if (e->options.progress_seconds <= 0)
+        e->options.progress_seconds = 0.1;
     *status = executor_init(e, t, repair, err, err_bytes);
     if (*status == RUN_OK)
         return e;

@@ -3,11 +3,13 @@
  *
  * A run is a generation: the caller raises the number, everyone whose own number is behind takes
  * part once, and the caller waits until all have left. A machine that gives fewer threads than
- * asked for, or none, makes a smaller pool; the caller's own thread is always in it.
+ * asked for, or none, makes a smaller pool; the caller's own thread is always in it. Signals of
+ * the process are left to the caller's threads.
  */
 #include "runtime/engine.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 struct pool_thread {
@@ -63,12 +65,16 @@ struct pool *pool_new(int threads, int (*start)(void *thread, void *(*body)(void
     pthread_cond_init(&p->left, NULL);
     if (!start)
         start = start_posix;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (size_t i = 0; i < others; i++) {
         struct pool_thread *t = &p->threads[p->started];
         *t = (struct pool_thread){.pool = p, .index = p->started + 1};
         if (start(&t->thread, pool_body, t) == 0)
             p->started++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return p;
 }
 

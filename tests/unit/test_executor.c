@@ -170,6 +170,35 @@ static void statistics_say_what_travelled(void **state) {
     world_free(&w);
 }
 
+struct progress {
+    uint64_t calls, last, of;
+};
+
+static void note_progress(void *ctx, uint64_t done, uint64_t of) {
+    struct progress *p = ctx;
+    assert_true(done >= p->last && done <= of);
+    p->calls++;
+    p->last = done;
+    p->of = of;
+}
+
+static void progress_counts_tasks(void **state) {
+    (void)state;
+    struct progress p = {0};
+    struct job j = {.text = RING, .ranks = 4, .dtype = DTYPE_F32, .count = 1000};
+    struct compile_options c = job_options(&j);
+    struct run_options r = {.threads = 1, .progress = note_progress, .progress_ctx = &p};
+    r.progress_seconds = 1e-9;
+    struct world w = {.job = j, .plan = plan_new_text("test.slc", RING, strlen(RING), &c, &r)};
+    assert_true(plan_ready(w.plan));
+    world_allocate(&w);
+    world_run(&w);
+    assert_true(p.calls > 5);
+    assert_int_equal(p.of, plan_compilation(w.plan)->tasks->tasks.count);
+    assert_true(p.last > p.of / 2);
+    world_free(&w);
+}
+
 /* ---- when things are missing ---- */
 
 static int start_nothing(void *thread, void *(*body)(void *), void *arg) {
@@ -232,6 +261,7 @@ int main(void) {
         cmocka_unit_test(lossy_results_are_within_the_bound),
         cmocka_unit_test(what_the_bound_allows_is_near_what_happens),
         cmocka_unit_test(statistics_say_what_travelled),
+        cmocka_unit_test(progress_counts_tasks),
         cmocka_unit_test(without_workers_the_caller_does_it_all),
         cmocka_unit_test(more_memory_than_allowed_is_refused),
         cmocka_unit_test(a_missing_buffer_is_named),
