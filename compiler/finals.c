@@ -500,7 +500,6 @@ static void collective_demands(struct prover *p, demand_step step) {
 static void ensure_demands(struct prover *p, demand_step step) {
     for (size_t i = 0; i < p->f->ensures.count; i++) {
         const struct flow_ensure *e = &p->f->ensures.data[i];
-        const loc_id *terms = p->f->terms.data + e->first_term;
         demand_start(p, e->at, e->context);
         struct demand *d = &p->demand;
         d->identical = d->any_inputs = e->kind == ENSURE_IDENTICAL;
@@ -508,9 +507,9 @@ static void ensure_demands(struct prover *p, demand_step step) {
             VEC_PUSH(&d->holders, e->loc);
         for (uint32_t k = 0; k < e->terms; k++)
             if (d->any_inputs)
-                VEC_PUSH(&d->holders, terms[k]);
+                VEC_PUSH(&d->holders, p->f->terms.data[e->first_term + k]);
             else
-                VEC_PUSH(&d->inputs, terms[k]);
+                VEC_PUSH(&d->inputs, p->f->terms.data[e->first_term + k]);
         if (d->holders.count && !is_vacuous(p))
             step(p);
     }

@@ -1,12 +1,12 @@
 /* What the two IR texts share: tokens, and the header that says what a file is for.
  *
- * Both texts are lines of words, numbers and punctuation; `#` starts a comment, blank lines do not count. The reader is
- * always at a token. After the first error every token reads as the end, so a parser stops by itself and one mistake
- * gives one message.
+ * Both texts are lines of words, numbers and punctuation; `#` starts a comment, blank lines do not
+ * count. The reader is always at a token. After the first error every token reads as the end, so a
+ * parser stops by itself and one mistake gives one message.
  *
  *     struct irlex lex;
  *     irlex_start(&lex, arena, sources, diag, name, text, bytes);
- *     while (irlex_line(&lex)) {                     // at the first token of the next line that has one
+ *     while (irlex_line(&lex)) {                     // at the first token of a line
  *         if (irlex_accept(&lex, "send")) {
  *             irlex_number(&lex, MAX_RANKS, "a rank", &rank);
  *             irlex_expect(&lex, "->");
@@ -92,7 +92,7 @@ bool flow_parse_header(struct irlex *lex, struct flow *f);
 bool flow_parse_loc(struct irlex *lex, const struct flow *f, loc_id *loc);
 /* data[3], on a rank known from elsewhere */
 bool flow_parse_chunk(struct irlex *lex, const struct flow *f, int32_t rank, loc_id *loc);
-/* The index of a stage or codec in the flow's tables, added when new; false: too many of them (reported at the token). */
+/* The index of a stage or codec in the flow's tables, added when new; false: reported. */
 bool flow_parse_stage(struct irlex *lex, struct flow *f, uint16_t *stage);
 bool flow_parse_codec(struct irlex *lex, struct flow *f, uint16_t *codec);
 

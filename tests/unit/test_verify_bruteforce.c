@@ -67,10 +67,8 @@ struct program_here {
 static uint64_t state;
 
 static int below(int n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (int)((state >> 11) % (uint64_t)n);
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int)((state >> 33) % (uint64_t)n);
 }
 
 static int loc_of(const struct program_here *p, int buffer, int rank, int chunk) {
@@ -304,9 +302,7 @@ static void make_program(struct program_here *p) {
 
 /* ---- as flow text ------------------------------------------------------------------------- */
 
-static void print_end(const struct program_here *p, int buffer, int chunk, int rank, int count,
-                      FILE *out) {
-    (void)p;
+static void print_end(int buffer, int chunk, int rank, int count, FILE *out) {
     if (count == 1)
         fprintf(out, "b%d[%d]@%d", buffer, chunk, rank);
     else
@@ -348,9 +344,9 @@ static void print_program(const struct program_here *p, FILE *out) {
         if (o->step && (i == 0 || o[-1].step != o->step))
             fprintf(out, "step {\n");
         fprintf(out, "%s ", o->reduce ? "reduce" : "copy");
-        print_end(p, o->src_buffer, o->src_chunk, o->src_rank, o->count, out);
+        print_end(o->src_buffer, o->src_chunk, o->src_rank, o->count, out);
         fprintf(out, " -> ");
-        print_end(p, o->dst_buffer, o->dst_chunk, o->dst_rank, o->count, out);
+        print_end(o->dst_buffer, o->dst_chunk, o->dst_rank, o->count, out);
         fprintf(out, " via %s\n", codec_names[o->codec]);
         if (o->step && (i + 1 == p->ops || o[1].step != o->step))
             fprintf(out, "}\n");
@@ -399,8 +395,7 @@ static const struct node *intern(struct model *m, const struct node *made) {
     return &m->node[m->nodes++];
 }
 
-static int class_of(const struct program_here *p, int buffer, int chunk) {
-    (void)buffer;
+static int class_of(const struct program_here *p, int chunk) {
     return p->promise == ENSURES ? 0 : chunk % p->block;
 }
 
@@ -412,7 +407,7 @@ static void append(struct model *m, struct node *made, const char *text) {
 }
 
 static const struct node *input_node(struct model *m, int buffer, int rank, int chunk) {
-    struct node made = {.size_class = class_of(m->p, buffer, chunk)};
+    struct node made = {.size_class = class_of(m->p, chunk)};
     snprintf(made.text, sizeof made.text, "%d.%d.%d", buffer, chunk, rank);
     made.counts[loc_of(m->p, buffer, rank, chunk)] = 1;
     return intern(m, &made);
@@ -481,7 +476,7 @@ static void write_value(struct model *m, const struct op *o, int i, const struct
     if (o->src_rank != o->dst_rank && (o->codec == CAST || o->codec == QUANT))
         keep(m, o->dst_rank, (struct bytes_here){o->codec, NULL, v});
     bool sized = m->p->buffer[o->dst_buffer].role != SCRATCH;
-    if (sized && v->size_class != class_of(m->p, o->dst_buffer, o->dst_chunk + i))
+    if (sized && v->size_class != class_of(m->p, o->dst_chunk + i))
         m->wrong = true;
     if (o->reduce && c->operands) {
         if (c->operand[0]->size_class != v->size_class)
@@ -496,14 +491,9 @@ static void write_value(struct model *m, const struct op *o, int i, const struct
     }
 }
 
-static bool is_self(const struct op *o, int i) {
-    (void)i;
-    return o->src_buffer == o->dst_buffer && o->src_rank == o->dst_rank &&
-           o->src_chunk == o->dst_chunk;
-}
-
 static bool only_reads(const struct op *o) {
-    return is_self(o, 0) && (o->codec == RAW || o->codec == PACK);
+    return o->src_buffer == o->dst_buffer && o->src_rank == o->dst_rank &&
+           o->src_chunk == o->dst_chunk && (o->codec == RAW || o->codec == PACK);
 }
 
 static void check_shape(struct model *m, const struct op *o) {
@@ -515,8 +505,8 @@ static void check_shape(struct model *m, const struct op *o) {
 }
 
 static bool writes(const struct program_here *p, const struct op *o, int loc) {
-    int first = loc_of(p, o->dst_buffer, o->dst_rank, o->dst_chunk);
-    return !only_reads(o) && loc >= first && loc < first + o->count;
+    int at = loc - loc_of(p, o->dst_buffer, o->dst_rank, o->dst_chunk);
+    return !only_reads(o) && at >= 0 && at < o->count;
 }
 
 static void check_step(struct model *m, int first, int end) {
