@@ -374,8 +374,8 @@ bool pass_fuse(struct compilation *c) {
     (void)VEC_ADD_N(&f.piece_live, t->pieces.count);
     f.definition = index_array_new(t->flow->locs, NULL);
     f.next_extra = index_array_new(t->pieces.count, NULL);
-    VEC_RESERVE(&f.operands, t->operands.count);
-    VEC_RESERVE(&f.outs, t->outs.count);
+    VEC_RESERVE(&f.operands, t->operands.count + 1); /* 1: never NULL */
+    VEC_RESERVE(&f.outs, t->outs.count + 1);
     size_t pieces = t->pieces.count;
     for (size_t r = 0; r < t->ranks.count; r++)
         fuse_rank(&f, &t->ranks.data[r]);

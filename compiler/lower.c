@@ -449,10 +449,10 @@ static void reserve(struct lowering *l) {
         sends += op->message != NONE;
         *(op->kind == FLOW_REDUCE ? &sums : &copies) += op->count;
     }
-    VEC_RESERVE(&t->tasks, encodes + 2 * sends + copies + 2 * sums);
-    VEC_RESERVE(&t->operands, encodes + recvs + copies + 3 * sums);
-    VEC_RESERVE(&t->outs, encodes + recvs);
-    VEC_RESERVE(&t->pieces, encodes + recvs);
+    VEC_RESERVE(&t->tasks, 1 + encodes + 2 * sends + copies + 2 * sums); /* 1: never NULL */
+    VEC_RESERVE(&t->operands, 1 + encodes + recvs + copies + 3 * sums);
+    VEC_RESERVE(&t->outs, 1 + encodes + recvs);
+    VEC_RESERVE(&t->pieces, 1 + encodes + recvs);
     (void)VEC_ADD_N(&t->ranks, (size_t)f->setup.ranks);
     (void)VEC_ADD_N(&t->messages, f->messages);
     for (uint32_t i = 0; i < f->messages; i++)

@@ -166,8 +166,10 @@ static void cut_tasks(struct tasks *t) {
     uint32_t slices = t->slices;
     size_t n = t->tasks.count;
     (void)VEC_ADD_N(&t->tasks, n * (slices - 1));
-    (void)VEC_ADD_N(&t->operands, t->operands.count * (slices - 1));
-    (void)VEC_ADD_N(&t->outs, t->outs.count * (slices - 1));
+    size_t more_operands = t->operands.count * (slices - 1);
+    size_t more_outs = t->outs.count * (slices - 1);
+    (void)VEC_ADD_N(&t->operands, more_operands);
+    (void)VEC_ADD_N(&t->outs, more_outs);
     for (size_t i = n; i-- > 0;) {
         struct task whole = t->tasks.data[i];
         cut_operands(t, &whole);

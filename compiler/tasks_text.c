@@ -687,6 +687,12 @@ struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, co
     struct reader r = {.lex = &lex, .f = f, .t = t, .rank = -1};
     t->flow = f;
     t->slices = 1;
+    VEC_RESERVE(&t->tasks, 1); /* passes may point into these, even if to nothing */
+    VEC_RESERVE(&t->pieces, 1);
+    VEC_RESERVE(&t->messages, 1);
+    VEC_RESERVE(&t->operands, 1);
+    VEC_RESERVE(&t->outs, 1);
+    VEC_RESERVE(&t->deps, 1);
     bool ok = irlex_start(&lex, a, s, d, name, text, bytes) && read_text(&r) && !lex.failed;
     VEC_FREE(&r.task_at);
     VEC_FREE(&r.filled);
