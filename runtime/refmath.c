@@ -46,26 +46,36 @@ static uint64_t bits_of_double(double d) {
     return bits;
 }
 
+/* 2^k, for -1022 <= k <= 1023. */
+static double power_of_two(int k) {
+    return double_of_bits((uint64_t)(k + 1023) << 52);
+}
+
 /* f16 or bf16, as a float, which has room for both. */
 static float read_half(enum dtype t, uint64_t bits) {
     struct format f = format_of(t);
     int bias = (1 << (f.exponent_bits - 1)) - 1, top = (1 << f.exponent_bits) - 1;
     int exponent = (int)(bits >> f.fraction_bits) & top;
     int fraction = (int)bits & ((1 << f.fraction_bits) - 1);
-    float value;
+    double value;
     if (exponent == top)
         value = fraction ? NAN : INFINITY;
     else if (exponent == 0)
-        value = ldexpf((float)fraction, 1 - bias - f.fraction_bits);
+        value = fraction * power_of_two(1 - bias - f.fraction_bits);
     else
         value =
-            ldexpf((float)(fraction + (1 << f.fraction_bits)), exponent - bias - f.fraction_bits);
-    return bits >> 15 & 1 ? -value : value;
+            (fraction + (1 << f.fraction_bits)) * power_of_two(exponent - bias - f.fraction_bits);
+    return (float)(bits >> 15 & 1 ? -value : value);
 }
 
 static uint64_t canonical_nan(enum dtype t) {
     struct format f = format_of(t);
     return ((UINT64_C(1) << (f.exponent_bits + 1)) - 1) << (f.fraction_bits - 1);
+}
+
+/* The nearest integer, ties to even, of 0 <= x < 2^51: 2^52 + x has no room for a fraction. */
+static double to_integer(double x) {
+    return (0x1p52 + x) - 0x1p52;
 }
 
 /* Rounds to f16 or bf16, to nearest, ties to even. */
@@ -81,10 +91,10 @@ static uint64_t round_half(enum dtype t, float value) {
         return sign | infinity;
     if (size == 0)
         return sign;
-    int exponent = ilogb(size);
+    int exponent = (int)(bits_of_double(size) >> 52) - 1023; /* normal: it came from a float */
     if (exponent < 1 - bias)
         exponent = 1 - bias; /* denormals share the exponent of the smallest normal */
-    double units = rint(ldexp(size, f.fraction_bits - exponent));
+    double units = to_integer(size * power_of_two(f.fraction_bits - exponent));
     /* 2^fraction_bits .. 2^(fraction_bits + 1) when normal: the leading bit, and a carry out of
      * the fraction, each add one to the exponent field */
     uint64_t bits = ((uint64_t)(exponent + bias - 1) << f.fraction_bits) + (uint64_t)units;

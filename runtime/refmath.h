@@ -64,6 +64,7 @@ struct ref_values {
     union ref_cell *cells; /* [count][block] */
     uint64_t *bits;        /* operands of one element of a sum */
     struct approx *approx;
+    const union ref_cell **operand; /* where a block of each operand is */
 };
 bool ref_values_init(struct ref_values *v, const struct compilation *c, size_t values);
 /* Chooses the values under `roots`, and a block size for chunks of elems elements. False: no

@@ -138,10 +138,12 @@ static bool allocate(struct ref_values *v, uint64_t elems) {
     free(v->cells);
     free(v->bits);
     free(v->approx);
+    free(v->operand);
     v->cells = calloc(v->count * v->block + 1, sizeof *v->cells);
     v->bits = malloc(widest * sizeof *v->bits);
     v->approx = malloc(widest * sizeof *v->approx);
-    return v->cells && v->bits && v->approx;
+    v->operand = malloc(widest * sizeof *v->operand);
+    return v->cells && v->bits && v->approx && v->operand;
 }
 
 bool ref_values_choose(struct ref_values *v, const struct ref_layout *l, const void *const *send,
@@ -184,17 +186,21 @@ static void evaluate_sum(struct ref_values *v, uint32_t id, union ref_cell *out,
     const struct setup *s = &v->c->flow->setup;
     const struct value *x = value_get(v->c->values, id);
     const uint32_t *operand = value_operands(v->c->values, id);
-    uint32_t divisor = x->divided ? x->leaves : 0;
-    for (uint64_t i = 0; i < n; i++) {
-        if (x->lossy > 0) {
-            for (uint32_t j = 0; j < x->n; j++)
+    uint32_t operands = x->n, divisor = x->divided ? x->leaves : 0;
+    if (x->lossy > 0) {
+        for (uint64_t i = 0; i < n; i++) {
+            for (uint32_t j = 0; j < operands; j++)
                 v->approx[j] = approx_of(v, operand[j], i);
-            out[i].approx = ref_sum_approx(s->dtype, s->redop, v->approx, x->n, divisor);
-        } else {
-            for (uint32_t j = 0; j < x->n; j++)
-                v->bits[j] = ref_values_cells(v, operand[j])[i].bits;
-            out[i].bits = ref_sum(s->dtype, s->redop, v->bits, x->n, divisor);
+            out[i].approx = ref_sum_approx(s->dtype, s->redop, v->approx, operands, divisor);
         }
+        return;
+    }
+    for (uint32_t j = 0; j < operands; j++)
+        v->operand[j] = ref_values_cells(v, operand[j]);
+    for (uint64_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < operands; j++)
+            v->bits[j] = v->operand[j][i].bits;
+        out[i].bits = ref_sum(s->dtype, s->redop, v->bits, operands, divisor);
     }
 }
 
@@ -228,4 +234,5 @@ void ref_values_free(struct ref_values *v) {
     free(v->cells);
     free(v->bits);
     free(v->approx);
+    free(v->operand);
 }
