@@ -383,9 +383,9 @@ static struct action *resolve_ensure(struct resolver *r, const struct stmt *s) {
     uint32_t slot = r->next_slot;
     a->ensure.is_sum = !identical && s->ensure.is_sum;
     resolve_loop(r, a, s->ensure.generators, s->ensure.where, &a->ensure.outer);
-    bool ok =
-        check_single(r, &s->ensure.left) &
-        resolve_place(r, a, &s->ensure.left, identical ? TYPE_GROUP : TYPE_INT, &a->ensure.left);
+    bool ok = check_single(r, &s->ensure.left);
+    ok = resolve_place(r, a, &s->ensure.left, identical ? TYPE_GROUP : TYPE_INT, &a->ensure.left) &&
+         ok;
     if (ok && a->ensure.left.rank->type != (identical ? TYPE_GROUP : TYPE_INT)) {
         resolve_error(r, a->ensure.left.rank->span,
                       identical
