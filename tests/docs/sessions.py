@@ -10,7 +10,7 @@ Commands run in a scratch folder that holds the saved files and everything at th
 so that a document reads as if its reader stood there. `--refresh` writes what the commands print
 now into the documents; a `...` at the end of an output stays where it is.
 
-usage: sessions.py TOP [--refresh]          (`sluice` is on the path)
+usage: sessions.py TOP [--refresh] [DOCUMENT...]     (`sluice` is on the path)
 """
 import difflib
 import os
@@ -98,9 +98,10 @@ def run_document(top, name, text):
     return refreshed, errors, commands
 
 
-def main(top, refresh):
+def main(top, *arguments):
+    refresh = "--refresh" in arguments
     errors, commands = [], 0
-    for name in tree.files(top, (".md",)):
+    for name in [a for a in arguments if a != "--refresh"] or tree.files(top, (".md",)):
         text = tree.read(top, name)
         refreshed, found, ran = run_document(top, name, text)
         commands += ran
@@ -119,4 +120,4 @@ def main(top, refresh):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:] == ["--refresh"]))
+    sys.exit(main(*sys.argv[1:]))
