@@ -316,6 +316,7 @@ static bool store_access(struct memory *k, uint32_t task, bool in_place) {
     if (!in_place)
         return write_access(k, task, x->store);
     uint32_t index = resource_of(k, task, x->store);
+    (void)take_cells(k, index, task, false); /* it has them, or the read was an error */
     k->resources.data[index].written = task + 1;
     k->m->accesses++;
     return true;

@@ -414,6 +414,25 @@ static void random_setup(struct setup *s, uint64_t *seed, int32_t *node_of, int3
     }
 }
 
+/* Without `fuse` the tasks have accumulators, scratch chunks and pieces that are read later. */
+static struct compilation *compile_unfused(const struct schedule_text *s,
+                                           const struct compile_options *options) {
+    struct compile_options o = *options;
+    o.stop_after = "elaborate";
+    struct compilation *c = compile_text("random.slc", s->bytes, s->used, &o);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    compilation_print(c, out);
+    fclose(out);
+    compilation_free(c);
+    o.stop_after = NULL;
+    c = opt_text("random.flow", text, bytes,
+                 "verify,forward,lower,slice,rounds,lanes,slots,validate", &o);
+    free(text);
+    return c;
+}
+
 static void random_plans(void **state) {
     (void)state;
     uint64_t seed = UINT64_C(0x9e3779b97f4a7c15);
@@ -428,7 +447,8 @@ static void random_plans(void **state) {
         s->ranks = o.setup.ranks;
         s->chunks = 1 + (int)below(&seed, 4);
         random_schedule(s);
-        struct compilation *c = compile_text("random.slc", s->bytes, s->used, &o);
+        struct compilation *c =
+            plan % 2 ? compile_text("random.slc", s->bytes, s->used, &o) : compile_unfused(s, &o);
         if (!compilation_ok(c)) {
             diag_print(c->diag, stderr, false);
             fail_msg("not compiled:\n%s", s->bytes);
