@@ -268,7 +268,9 @@ static uint32_t table_find(struct message_table *t, const struct flow_op *op, ui
     uint64_t key = (uint64_t)(uint16_t)op->src_rank << 48 | (uint64_t)(uint16_t)op->dst_rank << 32 |
                    (uint64_t)op->codec << 16 | op->stage;
     size_t mask = t->places.count - 1;
-    size_t at = (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
+    uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xbf58476d1ce4e5b9);
+    size_t at = (size_t)(mixed >> 32) & mask;
     for (;; at = (at + 1) & mask) {
         struct message_place *p = &t->places.data[at];
         if (p->stamp != t->stamp) {

@@ -155,11 +155,14 @@ static uint64_t holding_key(int32_t rank, uint16_t codec, uint32_t value) {
     return (uint64_t)(uint16_t)rank << 48 | (uint64_t)codec << 32 | value;
 }
 
-/* Where the key is, or would go. */
+/* Where the key is, or would go. Neighbouring ranks are neighbours: a value goes round from rank to
+ * rank, and then mostly finds its place in the cache. */
 static size_t holdings_place(const struct holdings *h, uint64_t key) {
-    uint64_t m = key * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t rank = key >> 48, near = rank % 8;
+    uint64_t m = (key ^ near << 48) * UINT64_C(0x9e3779b97f4a7c15);
+    m = (m ^ m >> 32) * UINT64_C(0xbf58476d1ce4e5b9);
     m ^= m >> 32;
-    size_t mask = h->at.count - 1, at = (size_t)m & mask;
+    size_t mask = h->at.count - 1, at = (size_t)(m * 8 + near) & mask;
     while (h->at.data[at].encoding != NONE && h->at.data[at].key != key)
         at = (at + 1) & mask;
     return at;
