@@ -148,10 +148,6 @@ static void sum_all(struct compute *c, const struct source *s, char *acc, char *
 
 /* ---- writing ---- */
 
-static size_t need_index(const struct compute *c, const struct piece *p) {
-    return (size_t)p->encoding * c->t->slices + p->slice;
-}
-
 static struct run_stage *encoding_stage(const struct compute *c, uint32_t piece) {
     return &c->w->stages[c->l->piece_stage[piece]];
 }
@@ -165,7 +161,9 @@ static void encode(struct compute *c, uint32_t piece, const char *value) {
                                        c->rank->arena + p->offset, p->bytes, &need, c->w->scratch);
     stage->encode_seconds += clock_seconds() - start;
     stage->encodings++;
-    c->r->needs[need_index(c, p)] = need;
+    size_t number = piece_number(c->t, p);
+    if (number != NO_NUMBER)
+        c->r->needs[number] = need;
     if (s == CODEC_OK)
         return;
     stage->overflows++;

@@ -89,6 +89,21 @@ static inline bool piece_is_raw(const struct tasks *t, const struct piece *p) {
     return codec_is_none(&t->flow->codecs.data[p->codec]);
 }
 
+/* The place of a piece's encoding among needs and learned slots; NO_NUMBER for a piece that is
+ * none of the flow's, such as a local copy inside a step. */
+#define NO_NUMBER SIZE_MAX
+static inline size_t piece_number(const struct tasks *t, const struct piece *p) {
+    return p->encoding == NONE ? NO_NUMBER : (size_t)p->encoding * t->slices + p->slice;
+}
+static inline size_t piece_numbers(const struct tasks *t) {
+    size_t numbers = 0;
+    for (size_t i = 0; i < t->pieces.count; i++) {
+        size_t number = piece_number(t, &t->pieces.data[i]);
+        numbers = number != NO_NUMBER && number >= numbers ? number + 1 : numbers;
+    }
+    return numbers;
+}
+
 /* ---- compute.c ---------------------------------------------------------------------------- */
 
 /* One rank in a run. One worker at a time has it. */

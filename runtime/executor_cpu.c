@@ -212,13 +212,13 @@ static void report_stuck(struct executor *e) {
             if (k->kind == TASK_COMPUTE || e->arrived[k->message] > 1)
                 continue;
             snprintf(e->error, sizeof e->error,
-                     "internal error: the ranks wait for each other; rank %" PRIu32
-                     " waits in round %" PRIu32 " of comm %d for rank %" PRId32,
+                     "the ranks wait for each other; rank %" PRIu32 " waits in round %" PRIu32
+                     " of comm %d for rank %" PRId32,
                      rank, k->round, k->comm, k->kind == TASK_SEND ? m->dst : m->src);
             return;
         }
     }
-    snprintf(e->error, sizeof e->error, "internal error: the ranks wait for each other");
+    snprintf(e->error, sizeof e->error, "the ranks wait for each other");
 }
 
 /* ---- one plan ---- */
@@ -266,7 +266,7 @@ static enum run_status run_plan(struct executor *e, const struct loaded *l, cons
         *overflowed |= e->ranks[i].overflowed;
     for (size_t i = 0; i < l->t->ranks.count && !*overflowed; i++)
         if (e->ranks[i].fault) {
-            snprintf(e->error, sizeof e->error, "internal error: rank %zu could not decode: %s", i,
+            snprintf(e->error, sizeof e->error, "rank %zu could not decode: %s", i,
                      e->ranks[i].fault);
             return RUN_INTERNAL;
         }
@@ -342,7 +342,7 @@ static enum run_status run_all(struct executor *e, const void *const *send, void
     if (*repaired) {
         bool again;
         if (!e->has_repair) {
-            snprintf(e->error, sizeof e->error, "internal error: an overflow, and no repair plan");
+            snprintf(e->error, sizeof e->error, "an overflow, and no repair plan");
             return RUN_INTERNAL;
         }
         status = run_plan(e, &e->repair, send, recv, &again);
@@ -350,7 +350,7 @@ static enum run_status run_all(struct executor *e, const void *const *send, void
             return status;
         collect_stages(e, true);
         if (again) {
-            snprintf(e->error, sizeof e->error, "internal error: the repair plan overflowed");
+            snprintf(e->error, sizeof e->error, "the repair plan overflowed");
             return RUN_INTERNAL;
         }
     }

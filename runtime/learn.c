@@ -10,7 +10,7 @@
  * worst case until it is: otherwise data that changed its nature would overflow hop by hop, a
  * repair each.
  */
-#include "runtime/executor.h"
+#include "runtime/engine.h"
 
 #include <stdlib.h>
 
@@ -33,10 +33,7 @@ struct learned *learned_new(const struct tasks *t) {
     struct learned *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    for (size_t i = 0; i < t->pieces.count; i++) {
-        size_t end = ((size_t)t->pieces.data[i].encoding + 1) * t->slices;
-        l->count = end > l->count ? end : l->count;
-    }
+    l->count = piece_numbers(t);
     l->pieces = calloc(l->count + 1, sizeof *l->pieces);
     l->slots = calloc(l->count + 1, sizeof *l->slots);
     if (!l->pieces || !l->slots) {
@@ -47,9 +44,10 @@ struct learned *learned_new(const struct tasks *t) {
     for (size_t i = 0; i < t->pieces.count; i++) {
         const struct piece *p = &t->pieces.data[i];
         const struct codec *c = &t->flow->codecs.data[p->codec];
-        struct learned_piece *k = &l->pieces[(size_t)p->encoding * t->slices + p->slice];
-        if (!codec_is_bounded(c) || !codec_has_header(c, type, p->elems))
+        size_t number = piece_number(t, p);
+        if (number == NO_NUMBER || !codec_is_bounded(c) || !codec_has_header(c, type, p->elems))
             continue;
+        struct learned_piece *k = &l->pieces[number];
         k->worst_bytes = codec_worst_bytes(c, type, p->elems);
         k->least_bytes = codec_least_bytes(c, type, p->elems);
     }

@@ -277,10 +277,7 @@ enum run_status loaded_init(struct loaded *l, const struct tasks *t, char *err, 
         if (!check_rank(&ld))
             return RUN_INTERNAL;
     loaded_copies(l);
-    for (size_t i = 0; i < t->pieces.count; i++) {
-        size_t end = ((size_t)t->pieces.data[i].encoding + 1) * t->slices;
-        l->needs = end > l->needs ? end : l->needs;
-    }
+    l->needs = piece_numbers(t);
     l->can_overflow = tasks_can_overflow(t);
     return loaded_steps(l, err, err_bytes);
 }

@@ -100,7 +100,7 @@ static enum run_status version_make(struct plan *p, const struct setup *setup, s
     if (!compilation_ok(v->main))
         return RUN_BAD_SCHEDULE;
     if (!v->main->tasks)
-        return complain(p, RUN_INTERNAL, "internal error: the compilation has no tasks");
+        return complain(p, RUN_INTERNAL, "the compilation has no tasks");
     if (tasks_can_overflow(v->main->tasks)) {
         struct setup again = *setup;
         again.repair = true;
@@ -110,13 +110,13 @@ static enum run_status version_make(struct plan *p, const struct setup *setup, s
         if (!v->repair)
             return complain(p, RUN_NO_MEMORY, "no memory to compile the repair");
         if (!compilation_ok(v->repair) || !v->repair->tasks)
-            return complain(p, RUN_INTERNAL, "internal error: the repair does not compile");
+            return complain(p, RUN_INTERNAL, "the repair does not compile");
     }
     char err[200];
     v->executor = executor_new(v->main->tasks, v->repair ? v->repair->tasks : NULL, &p->run,
                                &status, err, sizeof err);
     if (status == RUN_INTERNAL)
-        snprintf(p->error, sizeof p->error, "internal error: %s", err);
+        snprintf(p->error, sizeof p->error, "%s", err);
     else if (status != RUN_OK)
         complain(p, status, err[0] ? err : "no memory to run");
     return status;
@@ -213,7 +213,7 @@ static void compare_slots(const struct tasks *t, const uint64_t *slots, size_t c
         const struct task *k = &t->tasks.data[t->messages.data[i].send];
         for (uint32_t j = 0; j < k->operands; j++) {
             const struct piece *p = &t->pieces.data[t->operands.data[k->first_operand + j].index];
-            size_t at = (size_t)p->encoding * t->slices + p->slice;
+            size_t at = piece_number(t, p);
             *now += p->bytes;
             *then += at < count && slots[at] > 0 ? slots[at] : p->bytes;
         }
@@ -235,7 +235,7 @@ enum run_status plan_adapt(struct plan *p) {
     struct version next = {0};
     enum run_status status = version_make(p, &setup, &next);
     if (status == RUN_BAD_SCHEDULE)
-        status = complain(p, RUN_INTERNAL, "internal error: the schedule compiles no more");
+        status = complain(p, RUN_INTERNAL, "the schedule compiles no more");
     if (status != RUN_OK) {
         version_free(&next);
         return status;
