@@ -66,9 +66,19 @@ const char *ref_chunk(const struct ref_layout *l, const uint64_t *starts, const 
 }
 
 uint64_t ref_read(enum dtype t, const char *chunk, uint64_t element) {
-    size_t bytes = dtype_bytes(t);
+    uint32_t bytes = dtype_bytes(t), word;
+    const char *at = chunk + element * bytes;
     uint64_t bits = 0;
-    memcpy(&bits, chunk + element * bytes, bytes); /* little-endian, as the host */
+    uint16_t half;
+    if (bytes == 2) { /* copies of a constant size are single loads */
+        memcpy(&half, at, sizeof half);
+        return half;
+    }
+    if (bytes == 4) {
+        memcpy(&word, at, sizeof word);
+        return word;
+    }
+    memcpy(&bits, at, bytes); /* little-endian, as the host */
     return bits;
 }
 
