@@ -1,7 +1,7 @@
-/* Random programs through lower, fuse and slice: after each pass the tasks, run one by one on
- * symbolic values, leave in every chunk that counts the value that the flow leaves there. Values
- * are hash-consed, so equal numbers mean equal bits: one rounding more or less, one operand out of
- * place, a second encoding, would be another number. */
+/* Random programs through lower, fuse, slice and the passes after them: after each, the tasks, run
+ * one by one on symbolic values, leave in every chunk that counts the value that the flow leaves
+ * there. Values are hash-consed, so equal numbers mean equal bits: one rounding more or less, one
+ * operand out of place, a second encoding, would be another number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -301,6 +301,9 @@ static bool try_program(uint64_t seed, size_t *fused_away) {
         check_round_trip(&c);
         c.setup.slices = (uint32_t)(seed % 4);
         assert_true(pass_slice(&c));
+        check_tasks(&c);
+        check_round_trip(&c);
+        assert_true(pass_rounds(&c) && pass_lanes(&c) && pass_slots(&c));
         check_tasks(&c);
         check_round_trip(&c);
     }
