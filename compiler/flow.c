@@ -23,6 +23,16 @@ void index_array_free(uint32_t *array, size_t n, struct vec_guard *g) {
         vec_release(array, n > LEAST_CAPACITY ? n : LEAST_CAPACITY, sizeof *array, g);
 }
 
+void flow_set_guard(struct flow *f, struct vec_guard *g) {
+    if (f->transfer_encoding) {
+        uint32_t *copy = index_array_new(f->transfers, g);
+        memcpy(copy, f->transfer_encoding, f->transfers * sizeof *copy);
+        index_array_free(f->transfer_encoding, f->transfers, f->guard);
+        f->transfer_encoding = copy;
+    }
+    f->guard = g;
+}
+
 void flow_free(struct flow *f) {
     if (!f)
         return;

@@ -140,7 +140,8 @@ bool flow_shape(const struct flow *f, struct diag *d /* NULL: silent */, struct 
 void flow_number(struct flow *f);
 uint32_t *index_array_new(size_t n, struct vec_guard *g); /* counted as a VEC is; every entry NONE */
 void index_array_free(uint32_t *array, size_t n, struct vec_guard *g);
-void flow_free(struct flow *f); /* what is not in the arena */
+void flow_set_guard(struct flow *f, struct vec_guard *g); /* of a flow that was read from text */
+void flow_free(struct flow *f);                           /* what is not in the arena */
 
 /* ---- flow_text.c -------------------------------------------------------------------------- */
 void flow_print(const struct flow *f, FILE *out);

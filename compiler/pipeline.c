@@ -82,43 +82,35 @@ static bool pipeline(struct job *j) {
 
         /* Nothing is known of the flow. After: it is right, or an error was reported; what each
          * chunk holds, and which bytes each transfer moves, is known. */
-        pass_verify(c) &&
-        done(j, PASS_verify) &&
+        pass_verify(c) && done(j, PASS_verify) &&
 
         /* The encodings are in the trace. After: they are in the flow, so that encoded bytes are
            made once a rank. */
-        pass_forward(c) &&
-        done(j, PASS_forward) &&
+        pass_forward(c) && done(j, PASS_forward) &&
 
         /* Chunk operations of all ranks. After: each rank's list of tasks, every step of a transfer
            one of its own. */
-        pass_lower(c) &&
-        done(j, PASS_lower) &&
+        pass_lower(c) && done(j, PASS_lower) &&
 
         /* Many small tasks. After: one for each decode, reduce and encode in a row. The bits are
            the same. */
-        pass_fuse(c) &&
-        done(j, PASS_fuse) &&
+        pass_fuse(c) && done(j, PASS_fuse) &&
 
         /* Tasks work on whole chunks. After: on slices of them, with their sizes in elements and
            bytes. */
-        pass_slice(c) &&
-        done(j, PASS_slice) &&
+        pass_slice(c) && done(j, PASS_slice) &&
 
         /* Sends and receives stand in the lists anywhere. After: in numbered rounds, the same at
            both ends. */
-        pass_rounds(c) &&
-        done(j, PASS_rounds) &&
+        pass_rounds(c) && done(j, PASS_rounds) &&
 
         /* One list a rank. After: lanes that run side by side, a transfer under the codec work of
            another slice. */
-        pass_lanes(c) &&
-        done(j, PASS_lanes) &&
+        pass_lanes(c) && done(j, PASS_lanes) &&
 
         /* Pieces and sums have no place. After: offsets in one arena a rank, and every wait between
            lanes that needs. */
-        pass_slots(c) &&
-        done(j, PASS_slots) &&
+        pass_slots(c) && done(j, PASS_slots) &&
 
         /* Trust in all of the above. After: none is needed, the tasks themselves are proved. */
         pass_validate(c) && done(j, PASS_validate);
@@ -212,6 +204,7 @@ static bool read_ir(struct job *j) {
     }
     if (!c->flow)
         return false;
+    flow_set_guard(c->flow, &c->guard);
     if (j->o->setup.slices)
         c->flow->setup.slices = j->o->setup.slices;
     c->setup = c->flow->setup;
