@@ -10,6 +10,7 @@
 enum {
     MAX_INDEX = 1 << 26, /* tasks, pieces, rounds, ticks, ops */
     MAX_SLICES = 1 << 10,
+    MAX_LOCS = 1 << 25, /* each takes 12 bytes, used or not */
     MAX_LANES = UINT8_MAX,
 };
 #define MAX_BYTES (UINT64_C(1) << 52)
@@ -660,6 +661,10 @@ static bool read_text(struct reader *r) {
     r->f->name = irlex_word(lex, "the name of a schedule");
     if (!r->f->name || !irlex_expect_line_end(lex) || !read_header(r))
         return false;
+    if (r->f->locs > MAX_LOCS) {
+        irlex_error(lex, irlex_span(lex), "more than %d chunks on all ranks together", MAX_LOCS);
+        return false;
+    }
     (void)VEC_ADD_N(&t->ranks, (size_t)r->f->setup.ranks);
     if (!tasks_size_inputs(t)) {
         irlex_error(lex, irlex_span(lex), "too many different sizes of chunks");

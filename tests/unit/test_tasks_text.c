@@ -300,6 +300,8 @@ static const struct refusal wrong_heads[] = {
     {"placed\nrank 0 accs 1 arena 8 unshared 8 scratch 0\n  t0 copy data[0] = data[0]\n",
      "t:10:3: error: expected 'acc0', found 't0'"},
     {"hello\n", "t:8:1: error: expected 'rank', found 'hello'"},
+    {"scratch big[12000000] on 0..3\nrank 0\n",
+     "t:9:1: error: more than 33554432 chunks on all ranks together"},
     /* m0 goes to 1, and 2 takes it */
     {"rank 0\n  p0 none elems 100\n  t0 copy data[0] -> p0\n  t1 send m0 p0 to 1\n"
      "rank 2\n  p0 none elems 100\n  t0 recv m0 p0 from 0\n",
