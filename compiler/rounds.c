@@ -580,8 +580,20 @@ static void sort_lists(struct tasks *t, const uint32_t *tick, const uint8_t *ear
     VEC_FREE(&w.list);
 }
 
+/* Asks the guard for all that the pass will hold, so that the limit speaks up while nothing is
+ * held. */
+static void ask_for_room(struct compilation *c) {
+    const struct tasks *t = c->tasks;
+    VEC(char) room = {.guard = &c->guard};
+    VEC_RESERVE(&room, (size_t)t->flow->locs * t->slices * 12 + t->pieces.count * 72 +
+                           t->messages.count * 8 + t->operands.count * 8 + t->outs.count * 4 +
+                           t->tasks.count);
+    VEC_FREE(&room);
+}
+
 bool pass_rounds(struct compilation *c) {
     struct tasks *t = c->tasks;
+    ask_for_room(c);
     struct clock k = {0};
     assign_comms(t);
     clock_init(&k, t);

@@ -658,9 +658,24 @@ static void slots_init(struct slots *s, struct compilation *c) {
     (void)VEC_ADD_N(&s->loc_object, t->flow->locs);
 }
 
+/* Asks the guard for all that the pass will hold, so that the limit speaks up while nothing is
+ * held. Waits are about as many as tasks. */
+static void ask_for_room(struct compilation *c) {
+    const struct tasks *t = c->tasks;
+    uint32_t longest = 0;
+    for (size_t r = 0; r < t->ranks.count; r++)
+        if (t->ranks.data[r].n > longest)
+            longest = t->ranks.data[r].n;
+    VEC(char) room = {.guard = &c->guard};
+    VEC_RESERVE(&room, (size_t)t->flow->locs * (4 * (size_t)t->slices + 16) + t->pieces.count * 4 +
+                           t->tasks.count * 4 + (size_t)longest * 256);
+    VEC_FREE(&room);
+}
+
 bool pass_slots(struct compilation *c) {
     if (!check_order(c))
         return false;
+    ask_for_room(c);
     struct slots s = {0};
     slots_init(&s, c);
     bool ok = true;

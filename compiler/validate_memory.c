@@ -117,8 +117,8 @@ static bool check_place(struct memory *k, const struct resource *r) {
     if (r->what.kind == OPERAND_CHUNK && !r->filled &&
         t->chunk_offsets.data[r->what.index] == UINT64_MAX)
         wrong = r->bytes ? "has no place in the arena" : NULL;
-    else if (r->bytes && r->offset % 16)
-        wrong = "is not aligned";
+    else if (r->what.kind == OPERAND_ACC && r->offset % 256)
+        wrong = "is not aligned to 256 bytes";
     else if (r->bytes > arena_bytes || r->offset > arena_bytes - r->bytes)
         wrong = r->bytes ? "reaches beyond the rank's arena" : NULL;
     if (wrong)

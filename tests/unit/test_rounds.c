@@ -145,11 +145,41 @@ static void received_pieces_stand_side_by_side(void **state) {
     compilation_free(c);
 }
 
+/* Each pass asks for its memory before it holds any: nothing is lost when it is refused. */
+static void the_memory_limit_is_kept(void **state) {
+    (void)state;
+    static const char text[] = "tasks big\n"
+                               "ranks 1\n"
+                               "dtype f32\n"
+                               "op sum\n"
+                               "count 32\n"
+                               "input data[100000] on 0\n"
+                               "ensure data[0]@0 == data[0]@0\n"
+                               "sliced 1000 unit 32\n"
+                               "lanes 1\n"
+                               "placed\n";
+    static const char *const passes[] = {"rounds", "slots", "validate"};
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        struct compile_options o = {.emit_rank = -1, .memory_limit_bytes = (size_t)64 << 20};
+        struct compilation *c = opt_text("big.tasks", text, sizeof text - 1, passes[i], &o);
+        char *said = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&said, &bytes);
+        diag_print(c->diag, out, false);
+        fclose(out);
+        assert_string_equal(said, "error: big.tasks: out of memory: this takes more than 64 MiB to "
+                                  "compile\n");
+        free(said);
+        compilation_free(c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_are_as_few_as_the_schedule_allows),
         cmocka_unit_test(every_edge_leads_to_a_later_tick),
         cmocka_unit_test(received_pieces_stand_side_by_side),
+        cmocka_unit_test(the_memory_limit_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,6 +433,16 @@ static struct compilation *compile_unfused(const struct schedule_text *s,
     return c;
 }
 
+/* Computes in any of two lanes: then chunks, too, need waits between lanes. */
+static void spread_over_lanes(struct compilation *c, uint64_t *seed) {
+    struct tasks *t = c->tasks;
+    t->lanes = t->comms + 2;
+    for (size_t i = 0; i < t->tasks.count; i++)
+        if (t->tasks.data[i].kind == TASK_COMPUTE)
+            t->tasks.data[i].lane = (uint8_t)(t->comms + below(seed, 2));
+    assert_true(pass_slots(c));
+}
+
 static void random_plans(void **state) {
     (void)state;
     uint64_t seed = UINT64_C(0x9e3779b97f4a7c15);
@@ -453,6 +463,8 @@ static void random_plans(void **state) {
             diag_print(c->diag, stderr, false);
             fail_msg("not compiled:\n%s", s->bytes);
         }
+        if (plan % 4 < 2)
+            spread_over_lanes(c, &seed);
         check_plan(c, s->bytes, &seed, &tally);
         compilation_free(c);
         free(s);
