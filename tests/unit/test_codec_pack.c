@@ -372,6 +372,43 @@ static void the_encoder_chooses_what_the_document_says(void **state) {
     assert_true(above > 0);
 }
 
+/* One bf16 group with so many exponents at each distance below 127; the rest are one below. */
+static uint32_t entry_of_group(const uint32_t counts[][2], size_t rows) {
+    struct codec pack = codec_of("pack");
+    uint64_t slot_bytes = codec_slot_bytes(&pack, DTYPE_BF16, 1024);
+    uint8_t src[2048], *slot = exact_alloc(slot_bytes);
+    uint32_t at = 0, entry;
+
+    for (size_t r = 0; r < rows; r++)
+        for (uint32_t n = 0; n < counts[r][1]; n++)
+            put_bits(DTYPE_BF16, src, at++, (127 - counts[r][0]) << 7);
+    while (at < 1024)
+        put_bits(DTYPE_BF16, src, at++, 126 << 7);
+    codec_encode(&pack, DTYPE_BF16, src, 1024, slot, slot_bytes, NULL, NULL);
+    entry = word_at(slot + 36);
+    free(slot);
+    return entry;
+}
+
+static uint32_t codes_entry(uint32_t top, uint32_t width, uint32_t escapes) {
+    return top | (width + 1) << 8 | escapes << 11;
+}
+
+static void ties_between_windows_go_to_the_first(void **state) {
+    /* hung from the top 7 and more escape, from one below 0 and 8 and more */
+    const uint32_t tie[][2] = {{0, 5}, {7, 5}, {8, 3}}, below[][2] = {{0, 4}, {7, 5}, {8, 3}};
+    const uint32_t tie_4[][2] = {{0, 300}, {15, 10}, {16, 1}, {9, 128}};
+    const uint32_t wide[][2] = {{0, 300}, {15, 10}, {16, 1}, {9, 129}};
+    const uint32_t no_16[][2] = {{0, 300}, {15, 10}, {9, 119}};
+
+    (void)state;
+    assert_int_equal(entry_of_group(tie, 3), codes_entry(127, 3, 8));
+    assert_int_equal(entry_of_group(below, 3), codes_entry(126, 3, 7));
+    assert_int_equal(entry_of_group(tie_4, 4), codes_entry(127, 3, 139));
+    assert_int_equal(entry_of_group(wide, 4), codes_entry(127, 4, 11));
+    assert_int_equal(entry_of_group(no_16, 3), codes_entry(127, 4, 0));
+}
+
 /* The format is frozen: a group whose bytes are known by hand. */
 static void a_small_encoding_has_the_bytes_of_the_document(void **state) {
     struct codec pack = codec_of("pack");
@@ -517,6 +554,23 @@ static void slots_around_the_need_of_many_tiles(void **state) {
     }
 }
 
+/* Raw tiles fill all the room a tile can have: one byte less and the last must not be written. */
+static void slots_around_the_need_of_raw_tiles(void **state) {
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LENGTH(types); k++) {
+        const uint64_t elems = 16384;
+        enum dtype t = types[k];
+        void *src = exact_alloc(elems * dtype_bytes(t));
+        uint64_t need;
+
+        fill_pattern(t, PATTERN_RANDOM_BITS, src, elems, 12);
+        need = check_round_trip(t, src, elems);
+        for (uint64_t slot_bytes = need - 40; slot_bytes < need + 8; slot_bytes++)
+            check_slot_size(t, src, elems, slot_bytes, need);
+        free(src);
+    }
+}
+
 static void a_mark_travels(void **state) {
     struct codec pack = codec_of("pack(0.72)");
     uint8_t slot[32], back[4096 * 2];
@@ -591,6 +645,61 @@ static void every_header_and_directory_byte_matters(void **state) {
     }
 }
 
+/* A slot of one group with this entry, everything else right and all planes zero. */
+static enum codec_status decode_entry(enum dtype t, uint32_t entry, const char **reason) {
+    uint64_t body = body_size(t, entry, 1024) + (entry >> 11 & 2047), encoded;
+    uint8_t *slot, back[4096];
+    const uint64_t elems = 1024;
+    enum codec_status status;
+
+    encoded = 64 + (body + 31) / 32 * 32;
+    slot = calloc(encoded, 1);
+    memcpy(slot, "SLP\1", 4);
+    slot[4] = t == DTYPE_BF16 ? 1 : (t == DTYPE_F16 ? 2 : 3);
+    memcpy(slot + 8, &elems, 8);
+    memcpy(slot + 16, &encoded, 8);
+    memcpy(slot + 36, &entry, 4);
+    status = pack_decode_with(&pack_steps_plain, t, slot, encoded, elems, back, reason);
+    free(slot);
+    return status;
+}
+
+static void check_entry_refused(enum dtype t, uint32_t entry, const char *message) {
+    const char *reason;
+
+    assert_int_equal(decode_entry(t, entry, &reason), CODEC_MALFORMED);
+    assert_string_equal(reason, message);
+}
+
+static void every_impossible_entry_has_its_reason(void **state) {
+    const char *reason;
+
+    (void)state;
+    for (uint32_t width = 0; width <= 4; width++)
+        assert_int_equal(decode_entry(DTYPE_BF16, codes_entry(9, width, 0), &reason), CODEC_OK);
+    assert_int_equal(decode_entry(DTYPE_BF16, 0, &reason), CODEC_OK);
+    assert_int_equal(decode_entry(DTYPE_F32, 7 << 8, &reason), CODEC_OK);
+    assert_int_equal(decode_entry(DTYPE_F32, codes_entry(9, 3, 0) | 128u << 22, &reason), CODEC_OK);
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 3, 0) | 1u << 30,
+                        "reserved bits of a group entry are not zero");
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 3, 0) | 1u << 31,
+                        "reserved bits of a group entry are not zero");
+    check_entry_refused(DTYPE_BF16, 5, "the entry of a zero group is not zero");
+    check_entry_refused(DTYPE_BF16, 6 << 8, "unknown mode of a group");
+    check_entry_refused(DTYPE_BF16, 7 << 8 | 1, "the entry of a raw group says more than that");
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 3, 1025),
+                        "a group has more escapes than elements");
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 0, 1024), "a group of one exponent has escapes");
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 3, 5),
+                        "a group has more or fewer escapes than its entry says");
+    check_entry_refused(DTYPE_BF16, codes_entry(9, 3, 0) | 1u << 22,
+                        "a group entry has low halves of an impossible size");
+    check_entry_refused(DTYPE_F32, codes_entry(9, 3, 0) | 129u << 22,
+                        "a group entry has low halves of an impossible size");
+    check_entry_refused(DTYPE_F32, codes_entry(9, 3, 0) | 2u << 22,
+                        "the low planes of a group do not have the size in its entry");
+}
+
 static void truncation_at_every_byte_is_seen(void **state) {
     (void)state;
     for (size_t k = 0; k < ARRAY_LENGTH(types); k++) {
@@ -652,14 +761,17 @@ int main(void) {
         cmocka_unit_test(misaligned_source_slot_and_destination_are_fine),
         cmocka_unit_test(a_decoder_written_from_the_format_agrees),
         cmocka_unit_test(the_encoder_chooses_what_the_document_says),
+        cmocka_unit_test(ties_between_windows_go_to_the_first),
         cmocka_unit_test(a_small_encoding_has_the_bytes_of_the_document),
         cmocka_unit_test(a_zero_group_costs_its_entry_only),
         cmocka_unit_test(data_files_reach_their_ratio),
         cmocka_unit_test(worst_case_data_fits_the_default_slot_and_only_just),
         cmocka_unit_test(every_slot_size_overflows_or_holds_all),
         cmocka_unit_test(slots_around_the_need_of_many_tiles),
+        cmocka_unit_test(slots_around_the_need_of_raw_tiles),
         cmocka_unit_test(a_mark_travels),
         cmocka_unit_test(every_header_and_directory_byte_matters),
+        cmocka_unit_test(every_impossible_entry_has_its_reason),
         cmocka_unit_test(truncation_at_every_byte_is_seen),
         cmocka_unit_test(random_damage_never_leaves_the_buffers),
     };
