@@ -1,0 +1,64 @@
+"""The tables of BENCHMARKS.md, out of the files in this folder. A table stands between the comments
+`<!-- table NAME -->` and `<!-- end -->`.
+
+usage: tables.py TOP [--refresh]
+"""
+import json
+import os
+import re
+import sys
+
+TENSORS = ("grad_bf16", "weight_bf16", "act_bf16", "grad_f32", "grad_f32_accum")
+TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n)(.*?)(\n<!-- end -->)", re.S)
+
+
+def read(top, name):
+    with open(os.path.join(top, "benchmarks", name), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def compile_table(top):
+    measured = read(top, "compile.json")
+    yield "| ranks | transfers | tasks | time | a transfer | peak memory |"
+    yield "|---:|---:|---:|---:|---:|---:|"
+    for p in measured["points"]:
+        s = p["seconds"]
+        time = f"{s * 1e3:.1f} ms" if s < 0.1 else f"{s:.2f} s"
+        yield (f"| {p['ranks']:,} | {p['transfers']:,} | {p['tasks']:,} | {time} "
+               f"| {s / p['transfers'] * 1e6:.2f} us | {p['peak_bytes'] / 2**20:,.0f} MiB |")
+    yield ""
+    yield f"Time grows as operations ^ {measured['exponent']:.2f}, by least squares over these rows."
+
+
+def codec_table(top, kind):
+    yield "| file | codec | encoded / raw | encode GB/s | decode GB/s |"
+    yield "|---|---|---:|---:|---:|"
+    for tensor in TENSORS:
+        for c in read(top, f"codec-{kind}-{tensor}.json")["codecs"]:
+            name = c["codec"].replace("|", "\\|")
+            yield (f"| {tensor} | `{name}` | {c['ratio']:.4f} | {c['encode_gb_per_s']:.2f} "
+                   f"| {c['decode_gb_per_s']:.2f} |")
+
+
+def main(top, refresh):
+    tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
+              "codec-tensor": codec_table(top, "tensor")}
+    path = os.path.join(top, "BENCHMARKS.md")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    made = TABLE.sub(lambda m: m.group(1) + "\n".join(tables.pop(m.group(2))) + m.group(4), text)
+    if tables:
+        print(f"BENCHMARKS.md has no table {', '.join(tables)}")
+        return 1
+    if made != text and not refresh:
+        print("BENCHMARKS.md is not what benchmarks/*.json say; refresh it:\n"
+              "  python3 benchmarks/tables.py . --refresh")
+        return 1
+    if made != text:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:] == ["--refresh"]))
