@@ -11,10 +11,17 @@ set_tests_properties(check.checks PROPERTIES ENVIRONMENT "CC=${CMAKE_C_COMPILER}
 # What the command prints: documents, its own examples, and the same everywhere.
 if(TARGET sluice_command)
     set(sluice_folder "${PROJECT_BINARY_DIR}/cli")
-    foreach(name docs examples determinism schedules)
+    # Sanitized builds are slow; what differs there shows at few ranks.
+    set(command_checks docs examples determinism schedules)
+    set(schedules_arguments "")
+    if(SLUICE_SANITIZE)
+        set(command_checks examples schedules)
+        set(schedules_arguments 5 8)
+    endif()
+    foreach(name IN LISTS command_checks)
         add_test(NAME command.${name}
                  COMMAND "${Python3_EXECUTABLE}" "${suite_folder}/check_${name}.py"
-                         "${PROJECT_SOURCE_DIR}" "${sluice_folder}")
+                         "${PROJECT_SOURCE_DIR}" "${sluice_folder}" ${${name}_arguments})
         set_tests_properties(command.${name} PROPERTIES LABELS command TIMEOUT 300)
     endforeach()
 endif()
