@@ -16,8 +16,9 @@ bool pass_lanes(struct compilation *c) {
     t->lanes = t->comms + compute_lanes;
     for (size_t i = 0; i < t->tasks.count; i++) {
         struct task *task = &t->tasks.data[i];
-        task->lane = task->kind == TASK_COMPUTE ? (uint8_t)(t->comms + task->slice % compute_lanes)
-                                                : task->comm;
+        task->lane = task->comm;
+        if (task->kind == TASK_COMPUTE)
+            task->lane = (uint8_t)(t->comms + task->slice % compute_lanes);
     }
     return true;
 }
