@@ -297,18 +297,20 @@ static void add_bad_holders(struct prover *p, const struct held *h, const char *
 static void add_replicas(struct prover *p) {
     const struct demand *d = &p->demand;
     const struct held *pair[2] = {NULL, NULL};
-    for (size_t k = 0; k < p->held.count && !pair[1]; k++)
-        if (p->held.data[k].good)
-            pair[pair[0] != NULL] = &p->held.data[k];
-    if (!pair[1] || !d->identical)
+    uint32_t distinct = 0;
+    for (size_t k = 0; k < p->held.count; k++)
+        if (p->held.data[k].good && distinct++ < 2)
+            pair[distinct - 1] = &p->held.data[k];
+    if (distinct < 2 || !d->identical)
         return;
     struct finding f = {.kind = FINDING_REPLICAS,
                         .demand = d->number,
                         .at = d->at,
                         .context = d->context,
-                        .holders = holders_of(p, pair[0]),
+                        .distinct = distinct,
                         .value = pair[0]->value,
                         .other = pair[1]->value};
+    f.holders = holders_of(p, pair[0]);
     f.others = holders_of(p, pair[1]);
     /* Chunks that differ for one reason are told together. */
     f.good =
@@ -327,7 +329,8 @@ static void find_faults(struct prover *p) {
     for (size_t k = 0; k < p->held.count && p->visited < MOST_VISITED; k++) {
         struct held *h = &p->held.data[k];
         h->good = h->value != NONE && (p->demand.any_inputs || is_exact(p, h->value));
-        p->visited += p->demand.inputs.count;
+        if (h->value != NONE && value_get(p->c->values, h->value)->leaves == p->demand.inputs.count)
+            p->visited += p->demand.inputs.count;
     }
     const char *good = who_is_good(p);
     for (size_t k = 0; k < p->held.count && p->visited < MOST_VISITED; k++)

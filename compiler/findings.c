@@ -133,6 +133,8 @@ static bool joins_ranks(const struct finding *old, const struct finding *f) {
 /* Of different demands: the union of the holders is again "these chunks on these ranks", and the
  * inputs keep their ranks. */
 static bool joins_chunks(const struct finding *old, const struct finding *f) {
+    if (f->kind == FINDING_INSTEAD)
+        return false; /* which one is where which should be would be lost */
     return old->demand != f->demand && old->at.begin == f->at.begin && old->holders.buffer &&
            old->holders.buffer == f->holders.buffer && set_alike(&old->inputs, &f->inputs) &&
            (old->inputs.buffer || !old->inputs.text) && set_alike(&old->others, &f->others) &&
@@ -240,6 +242,9 @@ static void report_replicas(struct findings *all, struct compilation *c, const s
     diag_report(c->diag, SEV_ERROR, f->at, "%s%s and %s do not end with the same bits", chunks,
                 ours, theirs);
     flow_note_context(c->diag, c->flow, f->context, f->at);
+    if (f->distinct > 2)
+        diag_report(c->diag, SEV_NOTE, f->at,
+                    "there are %u different results in all; these are two", f->distinct);
     const char *where = plain ? "on" : "in";
     replicas_explain(c, f->value, arena_printf(a, "%s %s", where, ours), f->other,
                      arena_printf(a, "%s %s", where, theirs));

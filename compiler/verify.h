@@ -56,6 +56,7 @@ struct finding {
     struct loc_set holders, inputs,
         others;            /* others: INSTEAD: what was wanted; REPLICAS: the other side */
     uint32_t value, other; /* DOUBLED: the value and the input; REPLICAS: both values; else NONE */
+    uint32_t distinct;     /* REPLICAS: different values in all */
     const char *good;      /* EMPTY, UNTOUCHED: who did get it; or NULL */
 };
 
