@@ -63,7 +63,7 @@ struct run_stats {
 
 struct run_options {
     int threads;                 /* 0: one a rank, at most the machine's cores */
-    uint64_t memory_limit_bytes; /* 0: the machine's memory */
+    uint64_t memory_limit_bytes; /* 0: half of the machine's memory */
     /* Called on the thread that runs, with tasks done, every progress_seconds or so (0: a tenth
      * of a second). NULL: never. */
     void (*progress)(void *ctx, uint64_t done, uint64_t of);

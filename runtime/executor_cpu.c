@@ -397,17 +397,23 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-/* Adds a zeroed block to what the executor holds; NULL when it does not fit into the limit. */
+/* Adds a zeroed block to what the executor holds; NULL, and an error, when it does not fit. */
 static void *hold(struct executor *e, uint64_t bytes) {
     const uint64_t align = 256;
     uint64_t limit = e->options.memory_limit_bytes;
     uint64_t held = e->stats.total_bytes;
-    if (bytes > UINT64_MAX / 2 || held > limit || bytes > limit - held)
+    if (bytes > UINT64_MAX / 2 || held > limit || bytes > limit - held) {
+        snprintf(e->error, sizeof e->error, "the run needs more than %" PRIu64 " MiB of memory",
+                 limit >> 20);
         return NULL;
+    }
     bytes = (bytes + align) / align * align; /* never 0 */
     void *block = aligned_alloc(align, bytes);
-    if (block)
-        memset(block, 0, bytes); /* so that the memory is there when a run wants it */
+    if (!block) {
+        snprintf(e->error, sizeof e->error, "no memory to run");
+        return NULL;
+    }
+    memset(block, 0, bytes); /* so that the memory is there when a run wants it */
     e->stats.total_bytes += bytes;
     return block;
 }
@@ -468,9 +474,9 @@ static int default_threads(const struct run_options *o, size_t ranks) {
     return (int)(threads < ranks ? threads : ranks);
 }
 
-static uint64_t machine_bytes(void) {
+static uint64_t half_the_machine(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX / 4;
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_MAX / 4;
 }
 
 static enum run_status load(struct executor *e, const struct tasks *t, const struct tasks *repair,
@@ -505,8 +511,7 @@ static enum run_status executor_init(struct executor *e, const struct tasks *t,
     e->threads = e->stats.threads = pool_threads(e->pool);
     e->stats.stages = (uint32_t)t->flow->stages.count;
     if (!hold_all(e)) {
-        snprintf(err, err_bytes, "the run needs more than %" PRIu64 " MiB of memory",
-                 e->options.memory_limit_bytes >> 20);
+        snprintf(err, err_bytes, "%s", e->error);
         return RUN_NO_MEMORY;
     }
     e->stats.stage = e->stages;
@@ -527,7 +532,7 @@ struct executor *executor_new(const struct tasks *t, const struct tasks *repair,
     if (o)
         e->options = *o;
     if (e->options.memory_limit_bytes == 0)
-        e->options.memory_limit_bytes = machine_bytes();
+        e->options.memory_limit_bytes = half_the_machine();
     if (e->options.progress_seconds <= 0)
         e->options.progress_seconds = 0.1;
     *status = executor_init(e, t, repair, err, err_bytes);

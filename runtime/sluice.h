@@ -119,7 +119,7 @@ struct sluice_options {
     const char *const *defines;  /* parameters, "name=value", NULL-terminated; or NULL */
     int slices;                  /* pipeline slices; 0: the schedule's, else chosen from the size */
     int threads;                 /* 0: one a rank, up to the cores of the machine */
-    uint64_t memory_limit_bytes; /* for running; 0: the machine's memory */
+    uint64_t memory_limit_bytes; /* for running; 0: half of the machine's */
 };
 
 #define SLUICE_OPTIONS_INIT \

@@ -2,6 +2,8 @@
  * test_executor_random.c: random schedules, run, and compared bit by bit with an interpreter of
  * the same statements that knows nothing of compilers: it goes through them in program order on
  * plain arrays.
+ *
+ * A long run: SLUICE_RANDOM_SEED=1000 SLUICE_RANDOM_COUNT=20000 test_executor_random
  */
 #include "kernels/reduce.h"
 #include "tests/unit/run_test.h"
