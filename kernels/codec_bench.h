@@ -12,7 +12,7 @@ struct codec_bench {
     uint64_t slot_bytes;    /* the default slot, what a schedule without a learned budget sends */
     uint64_t encoded_bytes; /* what the data needed */
     double ratio;           /* encoded_bytes / raw_bytes */
-    /* Medians over the runs, in 10^9 bytes of raw data a second. */
+    /* Medians over the runs, in 10^9 bytes of raw data a second of processor time. */
     double encode_gbps, decode_gbps;
     double copy_gbps; /* memcpy of the raw bytes in the same run: bytes copied a second */
     bool exact;       /* decoding gave back every bit */

@@ -14,7 +14,8 @@
 #if HAVE_AVX2_VERSION
 #include <immintrin.h>
 
-#define AVX2_INLINE AVX2_VERSION static inline
+/* Always, so that the element type and the lane count of a loop are constants in it. */
+#define AVX2_INLINE AVX2_VERSION static inline __attribute__((always_inline))
 
 AVX2_INLINE __m256i load(const void *from) {
     return _mm256_loadu_si256((const __m256i *)from);
@@ -122,8 +123,7 @@ AVX2_INLINE void split_halves(const __m256i v[8], uint32_t lane, struct pack_spl
     }
 }
 
-AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split *s,
-                               uint8_t *bytes) {
+AVX2_INLINE bool split_as(enum dtype t, const void *src, struct pack_split *s, uint8_t *bytes) {
     const uint8_t *from = src;
     __m256i any = _mm256_setzero_si256();
 
@@ -145,6 +145,15 @@ AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split 
         }
     }
     return !_mm256_testz_si256(any, any);
+}
+
+AVX2_VERSION static bool split(enum dtype t, const void *src, struct pack_split *s,
+                               uint8_t *bytes) {
+    if (t == DTYPE_F16)
+        return split_as(DTYPE_F16, src, s, bytes);
+    if (t == DTYPE_BF16)
+        return split_as(DTYPE_BF16, src, s, bytes);
+    return split_as(DTYPE_F32, src, s, bytes);
 }
 
 AVX2_INLINE void load_codes(const uint8_t *codes, uint32_t lane, __m256i *first, __m256i *second) {
@@ -193,8 +202,8 @@ AVX2_INLINE void join_f16(const struct pack_split *s, const uint8_t *bytes, uint
     }
 }
 
-AVX2_VERSION static void join(enum dtype t, const struct pack_split *s, const uint8_t *bytes,
-                              void *dst) {
+AVX2_INLINE void join_as(enum dtype t, const struct pack_split *s, const uint8_t *bytes,
+                         void *dst) {
     uint8_t *to = dst;
 
     for (uint32_t lane = 0; lane < PACK_LANES; lane += 2, to += 32) {
@@ -216,6 +225,16 @@ AVX2_VERSION static void join(enum dtype t, const struct pack_split *s, const ui
             store(to + k * 1024 + 512, _mm256_unpackhi_epi16(low, v[k]));
         }
     }
+}
+
+AVX2_VERSION static void join(enum dtype t, const struct pack_split *s, const uint8_t *bytes,
+                              void *dst) {
+    if (t == DTYPE_F16)
+        join_as(DTYPE_F16, s, bytes, dst);
+    else if (t == DTYPE_BF16)
+        join_as(DTYPE_BF16, s, bytes, dst);
+    else
+        join_as(DTYPE_F32, s, bytes, dst);
 }
 
 /* ---- exponents ---- */
