@@ -2,7 +2,7 @@
  * plan.c: source text -> a compiled plan and its repair, run again and again, its slots learned.
  *
  * Source and options are kept, since every adaptation compiles again. A new compilation is put
- * in use only when all of it succeeded.
+ * in use only when all of it succeeded and it moves the same chunks: files may have changed.
  */
 #include "runtime/engine.h"
 
@@ -91,6 +91,25 @@ static void version_free(struct version *v) {
     *v = (struct version){0};
 }
 
+/* Whether two compilations move the same chunks in the same order; codecs and sizes may differ. */
+static bool same_moves(const struct flow *a, const struct flow *b) {
+    if (a->locs != b->locs || a->ops.count != b->ops.count || a->steps != b->steps ||
+        a->stages.count != b->stages.count || a->buffers.count != b->buffers.count)
+        return false;
+    for (size_t i = 0; i < a->buffers.count; i++) {
+        const struct flow_buffer *x = &a->buffers.data[i], *y = &b->buffers.data[i];
+        if (x->role != y->role || x->chunks != y->chunks || x->first_loc != y->first_loc)
+            return false;
+    }
+    for (size_t i = 0; i < a->ops.count; i++) {
+        const struct flow_op *x = &a->ops.data[i], *y = &b->ops.data[i];
+        if (x->kind != y->kind || x->count != y->count || x->src != y->src || x->dst != y->dst ||
+            x->step != y->step || x->stage != y->stage)
+            return false;
+    }
+    return true;
+}
+
 /* Leaves v->main, for its messages, even when it fails. */
 static enum run_status version_make(struct plan *p, const struct setup *setup, struct version *v) {
     enum run_status status;
@@ -111,6 +130,9 @@ static enum run_status version_make(struct plan *p, const struct setup *setup, s
             return complain(p, RUN_NO_MEMORY, "no memory to compile the repair");
         if (!compilation_ok(v->repair) || !v->repair->tasks)
             return complain(p, RUN_INTERNAL, "the repair does not compile");
+        if (!same_moves(v->main->flow, v->repair->flow))
+            return complain(p, RUN_BAD_SCHEDULE,
+                            "the schedule's files changed while they were read");
     }
     char err[200];
     v->executor = executor_new(v->main->tasks, v->repair ? v->repair->tasks : NULL, &p->run,
@@ -235,7 +257,9 @@ enum run_status plan_adapt(struct plan *p) {
     struct version next = {0};
     enum run_status status = version_make(p, &setup, &next);
     if (status == RUN_BAD_SCHEDULE)
-        status = complain(p, RUN_INTERNAL, "the schedule compiles no more");
+        complain(p, status, "the schedule's files changed, and compile no more");
+    if (status == RUN_OK && !same_moves(p->version.main->flow, next.main->flow))
+        status = complain(p, RUN_BAD_SCHEDULE, "the schedule's files changed since they were read");
     if (status != RUN_OK) {
         version_free(&next);
         return status;

@@ -125,10 +125,11 @@ struct sluice_options {
 #define SLUICE_OPTIONS_INIT \
     { sizeof(sluice_options), 8, 0, SLUICE_F32, SLUICE_SUM, 0, NULL, NULL, 0, 0, 0 }
 
-/* Sizes the slots of compressed messages by what the runs so far needed, and compiles again if
- * that saves anything or a run overflowed. Worth calling after the first run, and now and then.
- * Results stay the same to the bit. After an error the plan is as it was. Texts that the plan
- * returned before become invalid. */
+/* Sizes the slots of compressed messages by what the runs so far needed, and compiles again if that
+ * saves anything or a run overflowed. Worth calling after the first run, and now and then. Results
+ * stay the same to the bit. After an error the plan is as it was; SLUICE_INVALID_SCHEDULE says that
+ * the files it came from have changed. Texts that the plan returned before, but for the
+ * diagnostics, become invalid. */
 SLUICE_API sluice_status sluice_adapt(sluice_plan *plan);
 
 /* ---- introspection --------------------------------------------------------------------------

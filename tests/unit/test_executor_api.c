@@ -5,6 +5,9 @@
 #include "runtime/sluice.h"
 #include "tests/unit/run_test.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 static const char text[] = TWOSHOT;
 
 static sluice_options options(void) {
@@ -110,6 +113,47 @@ static void errors_in_the_text_are_told(void **state) {
     sluice_destroy(plan);
 }
 
+static void write_schedule(const char *path, const char *order) {
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out,
+            "schedule s(codec wire = pack) {\n  collective allreduce; inout d[1];\n"
+            "  for r in 1..N { reduce d[0]@%s -> d[0]@0 via wire; }\n"
+            "  copy d[0]@0 -> d[0]@ranks(0..N) via wire;\n}\n",
+            order);
+    fclose(out);
+}
+
+/* A plan is what its file was: an adaptation that reads another one changes nothing. */
+static void a_file_that_changes_is_noticed(void **state) {
+    (void)state;
+    char path[] = "/tmp/sluice-api-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    sluice_options o = options();
+    sluice_plan *plan;
+    static float memory[3][40000];
+    void *recv[3] = {memory[0], memory[1], memory[2]};
+    const void *send[3] = {memory[0], memory[1], memory[2]};
+    o.count = 40000;
+    write_schedule(path, "r");
+    assert_int_equal(sluice_compile_file(&plan, path, &o), SLUICE_OK);
+    assert_int_equal(sluice_run_cpu(plan, send, recv), SLUICE_OK);
+    write_schedule(path, "(N - r)"); /* as right, but with other bits */
+    assert_int_equal(sluice_adapt(plan), SLUICE_INVALID_SCHEDULE);
+    assert_string_equal(sluice_error(plan), "the schedule's files changed since they were read");
+    assert_int_equal(sluice_run_cpu(plan, send, recv), SLUICE_OK);
+    remove(path);
+    assert_int_equal(sluice_adapt(plan), SLUICE_INVALID_SCHEDULE);
+    assert_int_equal(sluice_run_cpu(plan, send, recv), SLUICE_OK);
+    write_schedule(path, "r");
+    assert_int_equal(sluice_adapt(plan), SLUICE_OK);
+    assert_int_equal(sluice_run_cpu(plan, send, recv), SLUICE_OK);
+    remove(path);
+    sluice_destroy(plan);
+}
+
 static void refused_option(sluice_options o, const char *words) {
     sluice_plan *plan;
     assert_int_equal(sluice_compile_text(&plan, "t.slc", text, strlen(text), &o),
@@ -167,6 +211,7 @@ int main(void) {
         cmocka_unit_test(compiled_run_and_measured),
         cmocka_unit_test(a_shipped_file),
         cmocka_unit_test(errors_in_the_text_are_told),
+        cmocka_unit_test(a_file_that_changes_is_noticed),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(every_status_has_words),
     };
