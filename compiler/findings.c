@@ -143,6 +143,14 @@ static bool joins_chunks(const struct finding *old, const struct finding *f) {
              old->kind != FINDING_REPLICAS));
 }
 
+/* Replicas that differ for one reason, though elsewhere: the first stands for all. */
+static bool differs_alike(const struct finding *old, const struct finding *f) {
+    return old->kind == FINDING_REPLICAS && f->kind == FINDING_REPLICAS &&
+           old->demand != f->demand && old->at.begin == f->at.begin &&
+           same_good(old->good, f->good) && old->holders.buffer &&
+           old->holders.buffer == f->holders.buffer && f->others.buffer;
+}
+
 void findings_add(struct findings *all, const struct finding *f) {
     for (uint32_t i = 0; i < all->n; i++) {
         struct finding *old = &all->at[i];
@@ -172,6 +180,11 @@ void findings_join(struct findings *all, uint32_t from) {
                 set_add(all->arena, &old->inputs, &f->inputs);
                 set_add(all->arena, &old->others, &f->others);
             }
+        }
+        for (uint32_t k = 0; k < kept && !joined; k++) {
+            joined = differs_alike(&all->at[k], f);
+            if (joined)
+                ints_add_all(all->arena, &all->at[k].alike, &f->holders.chunks);
         }
         if (!joined)
             all->at[kept++] = *f;
@@ -245,6 +258,9 @@ static void report_replicas(struct findings *all, struct compilation *c, const s
     if (f->distinct > 2)
         diag_report(c->diag, SEV_NOTE, f->at,
                     "there are %u different results in all; these are two", f->distinct);
+    if (f->alike.n)
+        diag_report(c->diag, SEV_NOTE, f->at, "the same is wrong with %s",
+                    runs_text(a, &f->alike, arena_printf(a, "%s[", f->holders.buffer->name), "]"));
     const char *where = plain ? "on" : "in";
     replicas_explain(c, f->value, arena_printf(a, "%s %s", where, ours), f->other,
                      arena_printf(a, "%s %s", where, theirs));

@@ -343,6 +343,22 @@ static uint32_t note_loops(struct diag *d, const struct flow *f, uint32_t contex
     return context;
 }
 
+/* From the start of a statement to its end, or that of the line. */
+static struct span statement_span(const struct flow *f, src_pos at) {
+    struct span span = {at, at + 1};
+    size_t bytes = 0;
+    const char *text = f->sources ? sources_text(f->sources, at, &bytes) : NULL;
+    if (!text)
+        return span;
+    size_t begin = at - sources_base(f->sources, at), end = begin;
+    while (end < bytes && !strchr(";#{}\n", text[end]))
+        end++;
+    while (end > begin + 1 && strchr(" \t\r", text[end - 1]))
+        end--;
+    span.end = at + (src_pos)(end > begin ? end - begin : 1);
+    return span;
+}
+
 void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op, enum severity sev,
                  const char *format, ...) {
     char text[2048];
@@ -350,7 +366,7 @@ void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op,
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    struct span at = {op->at, op->at + 1};
+    struct span at = statement_span(f, op->at);
     diag_report(d, sev, at, "%s", text);
     flow_note_context(d, f, op->context, at);
 }
@@ -361,7 +377,7 @@ void flow_note_context(struct diag *d, const struct flow *f, uint32_t context, s
         if (context == NONE)
             break;
         const struct flow_context *call = &f->contexts.data[context];
-        at = (struct span){call->call, call->call + 1};
+        at = (struct span){call->call, call->call + (src_pos)strlen(call->name)};
         diag_report(d, SEV_NOTE, at, "in %s called here", call->name);
         context = call->parent;
     }

@@ -721,6 +721,7 @@ struct flow *flow_parse(struct arena *a, struct sources *s, struct diag *d, cons
     if (!irlex_start(&lex, a, s, d, name, text, bytes))
         return NULL;
     struct flow *f = arena_alloc(a, sizeof *f);
+    f->sources = s;
     irlex_line(&lex);
     if (irlex_expect(&lex, "flow") && (f->name = irlex_word(&lex, "the name of the flow")) &&
         irlex_expect_line_end(&lex) && flow_parse_header(&lex, f))

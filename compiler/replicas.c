@@ -134,16 +134,18 @@ enum replica_reason replicas_reason(struct compilation *c, uint32_t a, uint32_t 
 
 /* ---- in words ----------------------------------------------------------------------------- */
 
-/* Where the bytes that decode to this value were made. */
-static void note_encoding(struct compilation *c, uint32_t coded, const char *text) {
+/* Where the bytes that decode to this value were made; NULL when that is not known. */
+static const struct encoding *note_encoding(struct compilation *c, uint32_t coded,
+                                            const char *text) {
     const struct flow *f = c->flow;
     for (size_t i = 0; i < c->trace.encodings.count; i++) {
         const struct encoding *e = &c->trace.encodings.data[i];
         if (e->coded == coded && e->value != coded && f->ops.count) {
             flow_report(c->diag, f, flow_op_of(f, e->first_transfer), SEV_NOTE, "%s", text);
-            return;
+            return e;
         }
     }
+    return NULL;
 }
 
 static char *codec_text(struct compilation *c, uint32_t coded) {
@@ -153,8 +155,9 @@ static char *codec_text(struct compilation *c, uint32_t coded) {
                         codec_format(&c->flow->codecs.data[codec], text, sizeof text));
 }
 
-static void explain_extra(struct compilation *c, const struct difference *x, const char *with,
-                          const char *without) {
+/* plain: the value without the extra coding, as it is held. */
+static void explain_extra(struct compilation *c, const struct difference *x, uint32_t plain,
+                          const char *with, const char *without) {
     struct span nowhere = {0, 0};
     char *codec = codec_text(c, x->a);
     if (x->reason == REASON_LOSSY_SOME)
@@ -163,7 +166,12 @@ static void explain_extra(struct compilation *c, const struct difference *x, con
     else
         diag_report(c->diag, SEV_NOTE, nowhere,
                     "%s it was encoded a second time, by %s; %s it was not", with, codec, without);
-    note_encoding(c, x->a, x->reason == REASON_LOSSY_SOME ? "encoded here" : "encoded anew here");
+    const struct encoding *e = note_encoding(
+        c, x->a, x->reason == REASON_LOSSY_SOME ? "encoded here" : "encoded anew here");
+    if (e && x->reason == REASON_LOSSY_SOME && e->value == plain)
+        diag_report(c->diag, SEV_NOTE, nowhere,
+                    "a copy of the chunk onto itself via %s lets rank %d keep what others decode",
+                    codec, e->rank);
 }
 
 void replicas_explain(struct compilation *c, uint32_t a, const char *a_name, uint32_t b,
@@ -173,7 +181,7 @@ void replicas_explain(struct compilation *c, uint32_t a, const char *a_name, uin
     switch (x.reason) {
     case REASON_LOSSY_SOME:
     case REASON_ENCODED_AGAIN:
-        explain_extra(c, &x, x.on_a ? a_name : b_name, x.on_a ? b_name : a_name);
+        explain_extra(c, &x, x.on_a ? b : a, x.on_a ? a_name : b_name, x.on_a ? b_name : a_name);
         return;
     case REASON_OTHER_CODEC:
         diag_report(c->diag, SEV_NOTE, nowhere, "%s it went through %s, %s through %s", a_name,

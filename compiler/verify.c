@@ -101,6 +101,7 @@ static bool trace(struct compilation *c) {
 bool pass_verify(struct compilation *c) {
     struct flow_shape shape;
     struct proof proof;
+    c->flow->sources = c->sources;
     if (!check_promise(c) || !check_codecs(c))
         return false;
     if (c->flow->collective != COLL_NONE && !flow_shape(c->flow, c->diag, &shape))

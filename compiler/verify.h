@@ -57,6 +57,7 @@ struct finding {
         others;            /* others: INSTEAD: what was wanted; REPLICAS: the other side */
     uint32_t value, other; /* DOUBLED: the value and the input; REPLICAS: both values; else NONE */
     uint32_t distinct;     /* REPLICAS: different values in all */
+    struct ints alike;     /* and chunks that differ for the same reason, on other ranks */
     const char *good;      /* EMPTY, UNTOUCHED: who did get it; or NULL */
 };
 
