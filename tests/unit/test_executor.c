@@ -5,6 +5,7 @@
 #include "tests/unit/run_test.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 static void every_type_and_operator(void **state) {
     (void)state;
@@ -218,6 +219,30 @@ static void without_workers_the_caller_does_it_all(void **state) {
     world_free(&w);
 }
 
+/* Every second thread cannot be started. */
+static int start_some(void *thread, void *(*body)(void *), void *arg) {
+    static int calls;
+    return calls++ % 2 ? EAGAIN : pthread_create(thread, NULL, body, arg);
+}
+
+static void those_that_start_do_the_work(void **state) {
+    (void)state;
+    struct job j = {.text = TWOSHOT, .ranks = 6, .dtype = DTYPE_F32, .count = 999};
+    j.threads = 5;
+    j.start_thread = start_some;
+    struct world w = world_new(&j);
+    world_run(&w);
+    assert_int_equal(world_check(&w).wrong, 0);
+    assert_int_equal(plan_stats(w.plan)->threads, 3);
+    world_free(&w);
+    j.threads = 100; /* no more than ranks */
+    j.start_thread = NULL;
+    w = world_new(&j);
+    world_run(&w);
+    assert_int_equal(plan_stats(w.plan)->threads, 6);
+    world_free(&w);
+}
+
 static void more_memory_than_allowed_is_refused(void **state) {
     (void)state;
     struct job j = {.text = TWOSHOT, .ranks = 4, .dtype = DTYPE_F32};
@@ -263,6 +288,7 @@ int main(void) {
         cmocka_unit_test(statistics_say_what_travelled),
         cmocka_unit_test(progress_counts_tasks),
         cmocka_unit_test(without_workers_the_caller_does_it_all),
+        cmocka_unit_test(those_that_start_do_the_work),
         cmocka_unit_test(more_memory_than_allowed_is_refused),
         cmocka_unit_test(a_missing_buffer_is_named),
     };
