@@ -1,6 +1,9 @@
 /*
  * test_executor.c: schedules on the CPU executor, held to the reference: types, operators, counts,
  * in place, threads, codecs, and many ranks.
+ *
+ * For races: cmake -G Ninja -B build/tsan -DSLUICE_SANITIZE=thread, ninja -C build/tsan, and the
+ * programs build/tsan/tests/unit/test_executor*.
  */
 #include "tests/unit/run_test.h"
 
