@@ -97,8 +97,8 @@ struct flow_ensure {
 struct flow {
     const char *name;
     const struct sources *sources; /* where operations come from, for messages; may be NULL */
-    struct vec_guard *guard; /* counts the large arrays made for this flow, here and in later
-                                passes; NULL: nobody does */
+    struct vec_guard *guard;       /* counts the large arrays made for this flow, here and in later
+                                      passes; NULL: nobody does */
     struct setup setup;
     enum collective collective;
     int32_t root;
