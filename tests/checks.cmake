@@ -46,9 +46,11 @@ if(TARGET sluice_shared AND EXISTS "${PROJECT_SOURCE_DIR}/runtime/sluice.h" AND 
     set_tests_properties(install.consumer PROPERTIES LABELS install TIMEOUT 300)
 endif()
 
-# The same tests once more under ASan + UBSan, and each fuzz target on libFuzzer for some seconds.
-# Each runs in a build of its own inside this one: sluice_add_nested(NAME PRESET TARGET LABELS).
-function(sluice_add_nested name preset target labels)
+# The same tests once more under ASan + UBSan, those of the executor under TSan, and each fuzz target
+# on libFuzzer for some seconds.
+# Each runs in a build of its own inside this one: sluice_add_nested(NAME PRESET TARGET
+# WHICH...), WHICH being arguments of ctest.
+function(sluice_add_nested name preset target)
     set(folder "${PROJECT_BINARY_DIR}/nested/${name}")
     add_test(NAME ${name}.build
              COMMAND bash "${CMAKE_CURRENT_SOURCE_DIR}/install/nested.sh" "${CMAKE_COMMAND}"
@@ -57,20 +59,21 @@ function(sluice_add_nested name preset target labels)
                          PROCESSORS 2 TIMEOUT 1200)
     add_test(NAME ${name}.tests
              COMMAND "${CMAKE_CTEST_COMMAND}" --test-dir "${folder}" --output-on-failure
-                     --no-tests=error -j2 -L "${labels}")
+                     --no-tests=error -j2 ${ARGN})
     set_tests_properties(${name}.tests PROPERTIES LABELS sanitized FIXTURES_REQUIRED ${name}
                          PROCESSORS 2 TIMEOUT 1500)
 endfunction()
 
 if(SLUICE_TEST_SANITIZED)
-    sluice_add_nested(asan asan all "unit|lit|fuzz|command")
+    sluice_add_nested(asan asan all -L "unit|lit|fuzz|command")
+    sluice_add_nested(tsan tsan executor_tests -R "unit.executor" -E schedules)
     find_program(SLUICE_CLANG clang)
     if(SLUICE_CLANG)
         execute_process(COMMAND "${SLUICE_CLANG}" "-print-file-name=libclang_rt.fuzzer-${CMAKE_HOST_SYSTEM_PROCESSOR}.a"
                         OUTPUT_VARIABLE fuzzer_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
     endif()
     if(SLUICE_CLANG AND EXISTS "${fuzzer_runtime}")
-        sluice_add_nested(libfuzzer fuzz fuzzers fuzz)
+        sluice_add_nested(libfuzzer fuzz fuzzers -L fuzz)
     else()
         string(APPEND SLUICE_TESTS_REPORT ", no libFuzzer (clang or its runtime is missing)")
     endif()
