@@ -1,13 +1,14 @@
 /* fuse: small tasks become the ones that a machine does well: recv, then one pass over memory that
  * decodes, reduces and encodes again.
  *
- *     acc0 = data[1] + p0                       a sum and its rounding are one task, at the place
- * of the last acc0 = acc0 + p1              ->  data[1] = data[1] + p0 + p1 -> p2 data[1] = acc0 an
- * encode joins the task that made the value encode data[1] -> p2
+ *     acc0 = data[1] + p0     ->   data[1] = data[1] + p0 + p1 -> p2
+ *     acc0 = acc0 + p1
+ *     data[1] = acc0               a sum and its rounding are one task, at the place of the last;
+ *     encode data[1] -> p2         an encode joins the task that made the value
  *
- *     tmp[0] = p0                   ->  acc0 = p0 + p1
- *     acc0 = tmp[0] + p1                        a value that only passes through a chunk is read
- * where it came from
+ *     tmp[0] = p0             ->   acc0 = p0 + p1
+ *     acc0 = tmp[0] + p1           a value that only passes through a chunk is read where it came
+ *                                  from
  *
  * Then what nobody reads is dropped: stores that are overwritten first, and encodes that are never
  * sent. A sum has at most MAX_OPERANDS operands; a longer one goes on through an accumulator. Bits

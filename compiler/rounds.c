@@ -3,14 +3,19 @@
  * A tick is one step of a clock that all ranks share. In a tick the messages of that tick travel,
  * then (slices = 1) or meanwhile (slices > 1) the computes of that tick run:
  *
- *     tick      0         1              2              3
- *     wire                m1 ==========  m2 ==========  m3 ==========      slices = 1: a compute
- * has the tick of what compute   encode m1     decode m1      decode m2                     it
- * waits for, and stands behind it
+ *     slices = 1: a compute has the tick of what it waits for, and stands behind it
  *
- *     wire                m1.0 ========  m1.1 ========  m2.0 ========      slices > 1: it has the
- * next tick, so that the compute   encode m1                decode m1.0    decode m1.1        codec
- * of one slice runs under another's encode m2.0                       transfer
+ *     tick      0             1              2              3
+ *     wire                    m1 ==========  m2 ==========  m3 ==========
+ *     compute   encode m1     decode m1      decode m2
+ *
+ *     slices > 1: it has the next tick, so that the codec of one slice runs under the transfer of
+ *     another
+ *
+ *     tick      0             1              2              3
+ *     wire                    m1.0 ========  m1.1 ========  m2.0 ========
+ *     compute   encode m1.0                  decode m1.0    decode m1.1
+ *                                            encode m2.0
  *
  * A message leaves one tick after everything it needs: what it sends was made or received in
  * earlier ticks, and what its receiver overwrites was last used in earlier ticks. Two messages

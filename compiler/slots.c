@@ -2,12 +2,14 @@
  * task the tasks of other lanes that it must wait for.
  *
  *     offset
- *       512 |            [ piece 2 .......... ]        Memory is reused once its last user is over,
- * in list order. 256 | [ piece 1 ]       [ piece 3 ....... ]    The first writer of the new content
- * waits for the last users 0 | [ scratch tmp[0] ......... ] [ acc 0 ]   of the old: an edge that
- * leads forward in the list, as all
- *           +-----------------------------------> list  others do, so that reuse never closes a
- * circle of waits.
+ *       512 |            [ piece 2 .......... ]
+ *       256 | [ piece 1 ]       [ piece 3 ....... ]
+ *         0 | [ scratch tmp[0] ......... ] [ acc 0 ]
+ *           +-----------------------------------------> list
+ *
+ * Memory is reused once its last user is over, in list order. The first writer of the new content
+ * waits for the last users of the old: an edge that leads forward in the list, as all others do, so
+ * that reuse never closes a circle of waits.
  *
  * All messages of one tick count as one moment: what one of them sends is not overwritten by what
  * another receives. With two compute lanes the computes of one tick are one moment too, so that

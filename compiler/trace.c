@@ -16,9 +16,8 @@
 #include <string.h>
 
 #define OPEN UINT32_C(0x80000000)
-#define POISON                                                                                   \
-    UINT32_C(0xfffffffe) /* what an operation that was reported as wrong left behind; just below \
-                            NONE */
+/* What an operation that was reported as wrong left behind; just below NONE. */
+#define POISON UINT32_C(0xfffffffe)
 
 struct open_sum {
     uint32_t n;

@@ -2,10 +2,10 @@
  * believes no other pass.
  *
  *   validate.c         the pass; every index in bounds, both ends of every message agree
- *   validate_order.c   the waits of all ranks together: every task can start and every round
- * completes validate_memory.c  races and overlaps, rank by rank; nothing is read that was not
- * written validate_values.c  what the tasks compute, message by message validate_name.c    how
- * messages to the user call tasks, pieces and chunks
+ *   validate_order.c   all waits of all ranks: every task can start, every round completes
+ *   validate_memory.c  races and overlaps, rank by rank; no reads of what was not written
+ *   validate_values.c  what the tasks compute, message by message
+ *   validate_name.c    how messages to the user call tasks, pieces and chunks
  */
 #ifndef SLUICE_VALIDATE_H
 #define SLUICE_VALIDATE_H
@@ -31,7 +31,7 @@ struct model {
     VEC(node_id) next;
     VEC(uint8_t) list_order; /* [ranks] the edges of the rank lead forward in its list */
     VEC(uint32_t) events;    /* one order in which everything can happen: 2 * node, or 2 * node + 1
-                                when a round group    completes */
+                                when a round group completes */
     uint64_t accesses;
 };
 

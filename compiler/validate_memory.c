@@ -5,8 +5,8 @@
  * group or a compute) carries a clock: for each lane, how many of its nodes are surely complete
  * when it starts.
  *
- *     lane 0   send recv | send recv |            clock of C = [2, 1]: it waits for the second
- * group of lane 0, and is lane 1        A    |     \-> C |            behind A
+ *     lane 0   send recv | send recv |          clock of C = [2, 1]: it waits for the second
+ *     lane 1        A    |     \-> C |          group of lane 0, and is behind A
  *
  * Nodes are visited in an order that fits those paths. Every access to a piece, accumulator or
  * chunk slice is compared with the accesses before it: a read needs the last write in its clock, a

@@ -4,9 +4,12 @@
  * which start together and complete together. The waits, of all ranks at once:
  *
  *     start(x)     for complete(y)   y is earlier in x's lane; or an earlier round of x's
- * communicator on this rank; or a task of x names one of y as a dependency complete(x)  for
- * start(x) complete(g)  for start(h)      round groups on two ranks with a message between them:
- * NCCL moves nothing before both are there, and a group ends when all its messages have moved
+ *                                    communicator on this rank; or a task of x names one of y as
+ *                                    a dependency
+ *     complete(x)  for start(x)
+ *     complete(g)  for start(h)      round groups on two ranks with a message between them: NCCL
+ *                                    moves nothing before both are there, and a group ends when
+ *                                    all its messages have moved
  *
  * Kahn's algorithm takes what waits for nothing until all is taken, and leaves the order in
  * m->events. What is left over otherwise waits for a circle, of which the shortest that is easily

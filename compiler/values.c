@@ -3,8 +3,9 @@
  * numbers.
  *
  *     INPUT data[3]@0        the first ids, in the order of the locations
- *     SUM   a + b + c        in the accumulator type, rounded once; a and b sorted, since these two
- * commute CODED quant(8)(a)      what decoding gives; lossless codecs make no new value
+ *     SUM   a + b + c        in the accumulator type, rounded once; a and b sorted, since these
+ *                            two commute
+ *     CODED quant(8)(a)      what decoding gives; lossless codecs make no new value
  *
  * Operands are made before the value that has them, so ids ascend from leaves to results.
  */
