@@ -45,7 +45,9 @@ static struct point compile_point(struct job *job, const char *path, int32_t ran
         path ? compile_file(path, &job->compile)
              : compile_text("<ring>", ring_text, sizeof ring_text - 1, &job->compile);
     p.seconds = now_seconds() - started;
-    p.ok = report(job->o, c) == EXIT_OK;
+    struct options as_text = *job->o;
+    as_text.json = false; /* what is wrong is for people: the JSON holds points alone */
+    p.ok = report(&as_text, c) == EXIT_OK;
     if (p.ok) {
         p.transfers = c->flow->transfers;
         p.messages = c->tasks->messages.count;

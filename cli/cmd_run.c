@@ -23,6 +23,15 @@ static void show_checked(void *ctx, uint64_t done, uint64_t of) {
     progress_show(ctx, "elements checked", done, of);
 }
 
+/* What is wrong with the schedule: in the source for people, as one object for machines. */
+static enum exit_code refuse(const struct options *o, const struct compilation *c) {
+    enum exit_code code = report(o, c);
+    if (o->json && code == EXIT_INPUT) {
+        run_print_refused(o->operands.items[0], c);
+    }
+    return code;
+}
+
 /* What went wrong in making or running a plan, told; its exit code. */
 static enum exit_code plan_failure(const struct options *o, const struct plan *p) {
     if (!p || !plan_compilation(p)) {
@@ -33,7 +42,7 @@ static enum exit_code plan_failure(const struct options *o, const struct plan *p
     case RUN_OK:
         return EXIT_OK;
     case RUN_BAD_SCHEDULE:
-        return report(o, plan_compilation(p)) == EXIT_OK ? EXIT_INTERNAL : EXIT_INPUT;
+        return refuse(o, plan_compilation(p)) == EXIT_OK ? EXIT_INTERNAL : EXIT_INPUT;
     case RUN_NO_MEMORY:
         complain(o, "no memory: %s", plan_error(p));
         return EXIT_INTERNAL;
@@ -55,7 +64,7 @@ static enum exit_code count_from_file(struct job *job, const char *path,
     probe.dump_after = NULL;
     struct compilation *c = compile_file(path, &probe);
     if (!c || !compilation_ok(c)) {
-        enum exit_code code = report(job->o, c);
+        enum exit_code code = refuse(job->o, c);
         if (c) {
             compilation_free(c);
         }

@@ -8,18 +8,37 @@ struct json json_start(FILE *out) {
     return j;
 }
 
+/* Bytes of the UTF-8 character at `c`, a string's; 0 where there is none. */
+static size_t character(const unsigned char *c) {
+    size_t n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < n; i++) {
+        if ((c[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    bool surrogate = c[0] == 0xed && c[1] >= 0xa0;
+    bool beyond = c[0] > 0xf4 || (c[0] == 0xf4 && c[1] >= 0x90);
+    return overlong || surrogate || beyond ? 0 : n;
+}
+
+/* File names can hold any bytes, JSON cannot: what is not UTF-8 becomes U+FFFD. */
 static void put_string(FILE *out, const char *text) {
     fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
+        size_t n = character(c);
         if (*c == '"' || *c == '\\') {
             fprintf(out, "\\%c", *c);
         } else if (*c == '\n') {
             fputs("\\n", out);
         } else if (*c < 0x20) {
             fprintf(out, "\\u%04x", *c);
+        } else if (n == 0) {
+            fputs("\\ufffd", out);
         } else {
-            fputc(*c, out);
+            fwrite(c, 1, n, out);
         }
+        c += n > 0 ? n : 1;
     }
     fputc('"', out);
 }

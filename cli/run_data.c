@@ -126,7 +126,8 @@ enum exit_code run_data_write(const struct options *o, const struct run_data *d)
     FILE *file = fopen(o->output, "wb");
     bool ok = file != NULL;
     for (int32_t r = 0; ok && r < d->ranks; r++) {
-        ok = fwrite(d->recv[r], dtype_bytes(d->dtype), d->recv_elems[r], file) == d->recv_elems[r];
+        ok = d->recv_elems[r] == 0 ||
+             fwrite(d->recv[r], dtype_bytes(d->dtype), d->recv_elems[r], file) == d->recv_elems[r];
     }
     if (file && fclose(file) != 0) {
         ok = false;

@@ -222,6 +222,16 @@ static void print_json(const struct run_outcome *r) {
     json_close(&j, '}');
 }
 
+void run_print_refused(const char *path, const struct compilation *c) {
+    struct json j = json_start(stdout);
+    json_open(&j, NULL, '{');
+    json_text(&j, "file", path);
+    json_integer(&j, "ranks", (uint64_t)c->setup.ranks);
+    json_bool(&j, "ok", false);
+    json_diagnostics(&j, "diagnostics", c->diag);
+    json_close(&j, '}');
+}
+
 void run_print(const struct options *o, const struct run_outcome *r) {
     if (o->json) {
         print_json(r);

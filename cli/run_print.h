@@ -27,6 +27,9 @@ void run_outcome_time(struct run_outcome *r, const struct run_stats *s); /* afte
 void run_outcome_end(struct run_outcome *r, const struct run_stats *s);  /* after the last */
 void run_outcome_free(struct run_outcome *r);
 
+/* A schedule that was refused, as JSON. */
+void run_print_refused(const char *path, const struct compilation *c);
+
 void run_print(const struct options *o, const struct run_outcome *r);
 
 #endif
