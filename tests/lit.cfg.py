@@ -5,7 +5,7 @@
 #     %schedules   the shipped schedules      %data    the sample tensors
 #     %source      the top of the tree        %python  the interpreter
 #
-# besides lit's own: %s the test file, %S its folder, %t a scratch file of this test.
+# and `sluice-flipped` is the command with an executor that gets one bit wrong. Besides lit's own: %s the test file, %S its folder, %t a scratch file of this test.
 import os
 import sys
 

@@ -6,11 +6,14 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_determinism  # noqa: E402
 import check_docs  # noqa: E402
+import check_examples  # noqa: E402
 import check_files  # noqa: E402
 import check_format  # noqa: E402
 import check_globals  # noqa: E402
 import check_includes  # noqa: E402
+import check_schedules  # noqa: E402
 import check_suite  # noqa: E402
 
 GOOD = "# RUN: sluice show %s | FileCheck %s\n# CHECK: schedule\n# CHECK-NEXT: end\n"
@@ -172,6 +175,34 @@ class Docs(Tree):
     def test_marks(self):
         self.check("<!-- run -->\n```slc\n$ a\n```\n", "does not go with")
         self.check("<!-- check -->\n```slc\nfine\n```\n<!-- check -->\ntext\n", "2 marks, but 1 blocks")
+
+
+class Command(Tree):
+    """The checks that run the command, on one that is a script."""
+
+    def fake(self, script):
+        self.write("bin/sluice", "#!/bin/sh\n" + script)
+        os.chmod(os.path.join(self.top, "bin/sluice"), 0o755)
+        self.write("schedules/a.slc", "schedule a() {\n}\n")
+        return os.path.join(self.top, "bin")
+
+    def test_determinism(self):
+        self.expect(check_determinism.complaints(self.top, self.fake("echo $*\n")))
+        self.expect(check_determinism.complaints(self.top, self.fake("pwd\n")), *["another text"] * 5)
+        self.expect(check_determinism.complaints(self.top, self.fake('case $1 in check) echo "$LC_ALL";; esac\n')),
+                    "sluice check")
+
+    def test_examples(self):
+        help_text = "case $* in --help) echo '  run   runs';; *--help) printf '\\nexamples:\\n  # x\\n  sluice run a\\n';; "
+        self.expect(check_examples.complaints(self.top, self.fake(help_text + "esac\n")))
+        self.expect(check_examples.complaints(self.top, self.fake(help_text + "*) exit 3;; esac\n")), "ends with 3")
+
+    def test_schedules(self):
+        self.expect(check_schedules.complaints(self.top, self.fake("exit 0\n"), [2]))
+        errors, _ = check_schedules.complaints(self.top, self.fake("case $1 in run) exit 3;; esac\n"), [2])
+        self.assertEqual(len(errors), len(check_schedules.CASES) + 1)
+        errors, _ = check_schedules.complaints(self.top, self.fake("echo a require says no >&2; exit 1\n"), [2])
+        self.assertEqual(len(errors), 1, errors)
 
 
 class Globals(Tree):
