@@ -70,6 +70,11 @@ static const char *const dtype_names[] = {
 #include "kernels/types.def"
     NULL};
 
+static const char *const wire_type_names[] = {
+#define WIRE_TYPE(ID, name, ...) name,
+#include "kernels/types.def"
+    NULL};
+
 static bool is_listed(const char *const *names, const char *name) {
     for (; *names; names++)
         if (!strcmp(*names, name))
@@ -83,6 +88,8 @@ static const char *reserved_as(const char *name) {
         return "is built in";
     if (is_listed(dtype_names, name))
         return "is an element type";
+    if (is_listed(wire_type_names, name))
+        return "is a type of values on the wire";
     for (int k = 0; k < CODEC_KIND_COUNT; k++)
         if (!strcmp(codec_info((enum codec_kind)k)->name, name))
             return "is a codec";

@@ -52,7 +52,8 @@ enum codec_size_class {
 
 struct codec_stage {
     enum codec_kind kind;
-    /* In the order of codecs.def: an integer, millionths of a fraction, or an enum dtype.
+    /* In the order of codecs.def: an integer, millionths of a fraction, or an enum
+     * wire_type.
      * Unused ones are 0. */
     int64_t params[CODEC_MAX_PARAMS];
 };

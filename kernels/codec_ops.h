@@ -16,7 +16,8 @@
 struct codec_ops {
     /* Why these parameters are refused, or NULL. (NULL function: never) */
     const char *(*refuse)(const struct codec_stage *s);
-    /* The type of the values the stage leaves. (NULL: the type it took) */
+    /* The type of the values the stage leaves, DTYPE_COUNT when it is no element type: then no
+     * stage may follow. (NULL: the type it took) */
     enum dtype (*leaves)(const struct codec_stage *s, enum dtype t);
     /* Elements a piece must start at a multiple of; 0: whole chunks only. (NULL: 1) */
     uint64_t (*slice_unit)(const struct codec_stage *s, enum dtype t);

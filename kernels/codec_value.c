@@ -115,7 +115,7 @@ static void format_param(enum codec_param_kind kind, int64_t value, char *buf, s
         format_fraction(value, buf, buf_bytes);
         return;
     case CODEC_PARAM_TYPE:
-        snprintf(buf, buf_bytes, "%s", dtype_name((enum dtype)value));
+        snprintf(buf, buf_bytes, "%s", wire_type_name((enum wire_type)value));
         return;
     }
 }
@@ -154,7 +154,7 @@ static bool read_number(const char *codec, const struct codec_param_info *p,
 
 static bool read_param(const char *codec, const struct codec_param_info *p,
                        const struct codec_arg *arg, int64_t *out, char *err, size_t err_bytes) {
-    enum dtype t;
+    enum wire_type w;
 
     switch (p->kind) {
     case CODEC_PARAM_INT:
@@ -164,10 +164,10 @@ static bool read_param(const char *codec, const struct codec_param_info *p,
         if (arg->name == NULL)
             return fail(err, err_bytes, "the %s of '%s' is a name (%s), not a number", p->name,
                         codec, p->help);
-        if (!dtype_parse(arg->name, &t))
+        if (!wire_type_parse(arg->name, &w))
             return fail(err, err_bytes, "the %s of '%s' must be %s, not '%s'", p->name, codec,
                         p->help, arg->name);
-        *out = (int64_t)t;
+        *out = (int64_t)w;
         return true;
     }
     return false;
@@ -221,7 +221,9 @@ bool codec_compose(const struct codec *a, const struct codec *b, struct codec *o
                    size_t err_bytes) {
     const struct codec_info *last = codec_info(a->stages[a->stage_count - 1].kind);
     const struct codec_info *next = codec_info(b->stages[0].kind);
+    const struct codec_ops *ops = codec_ops_of(a->stages[a->stage_count - 1].kind);
     struct codec c = *a;
+    char text[CODEC_TEXT_BYTES];
 
     if (codec_is_none(b)) {
         *out = c;
@@ -235,6 +237,10 @@ bool codec_compose(const struct codec *a, const struct codec *b, struct codec *o
         return fail(err, err_bytes,
                     "'%s' cannot follow '%s', which leaves packed bytes and no values", next->name,
                     last->name);
+    if (ops->leaves != NULL &&
+        ops->leaves(&a->stages[a->stage_count - 1], DTYPE_F32) == DTYPE_COUNT)
+        return fail(err, err_bytes, "'%s' cannot follow '%s': no other codec takes its values",
+                    next->name, codec_format(a, text, sizeof text));
     if (!next->follows)
         return fail(err, err_bytes, "'%s' cannot follow '%s': it rounds values itself, use one",
                     next->name, last->name);

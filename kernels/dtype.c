@@ -1,5 +1,5 @@
 /*
- * dtype.c: names and sizes of element types and reduction operators, out of types.def.
+ * dtype.c: names and sizes of element types, wire types and reduction operators, out of types.def.
  */
 #include "kernels/dtype.h"
 
@@ -58,6 +58,49 @@ bool dtype_parse(const char *name, enum dtype *out) {
         if (!in_list(rows[i].aliases, name))
             continue;
         *out = rows[i].t;
+        return true;
+    }
+    return false;
+}
+
+uint32_t wire_type_bytes(enum wire_type w) {
+    static const uint32_t bytes[WIRE_TYPE_COUNT] = {
+#define TYPE(ID, name, aliases, bytes, is_float) [WIRE_##ID] = bytes,
+#include "kernels/types.def"
+#define WIRE_TYPE(ID, name, aliases, bytes) [WIRE_##ID] = bytes,
+#include "kernels/types.def"
+    };
+    return (unsigned)w < WIRE_TYPE_COUNT ? bytes[w] : 0;
+}
+
+const char *wire_type_name(enum wire_type w) {
+    static const char *const names[WIRE_TYPE_COUNT] = {
+#define TYPE(ID, name, aliases, bytes, is_float) [WIRE_##ID] = name,
+#include "kernels/types.def"
+#define WIRE_TYPE(ID, name, aliases, bytes) [WIRE_##ID] = name,
+#include "kernels/types.def"
+    };
+    return (unsigned)w < WIRE_TYPE_COUNT ? names[w] : "?";
+}
+
+bool wire_type_parse(const char *name, enum wire_type *out) {
+    static const struct {
+        enum wire_type w;
+        const char *aliases;
+    } rows[] = {
+#define WIRE_TYPE(ID, name, aliases, bytes) {WIRE_##ID, name "|" aliases},
+#include "kernels/types.def"
+    };
+    enum dtype t;
+
+    if (dtype_parse(name, &t)) {
+        *out = (enum wire_type)t;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!in_list(rows[i].aliases, name))
+            continue;
+        *out = rows[i].w;
         return true;
     }
     return false;

@@ -1,7 +1,7 @@
 /*
- * half.h: single values between f32 and the 16-bit types, without branches so that loops over them
- * vectorise, and the two helpers every loop here needs: unaligned element types and versions of a
- * loop for wider vectors. Internal to kernels/.
+ * half.h: single values between f32 and the 16- and 8-bit types, without branches so that loops
+ * over them vectorise, and the two helpers every loop here needs: unaligned element types and
+ * versions of a loop for wider vectors. Internal to kernels/.
  */
 #ifndef SLUICE_KERNELS_HALF_H
 #define SLUICE_KERNELS_HALF_H
@@ -43,6 +43,8 @@ static inline bool cpu_has_avx2(void) {
 #define F32_INF  UINT32_C(0x7f800000)
 #define F16_NAN  UINT16_C(0x7e00)
 #define BF16_NAN UINT16_C(0x7fc0)
+#define E4M3_NAN UINT8_C(0x7f)
+#define E5M2_NAN UINT8_C(0x7f)
 
 VECTOR_BODY uint32_t f32_bits(float f) {
     uint32_t u;
@@ -106,6 +108,53 @@ VECTOR_BODY uint16_t f16_from_f32(float f) {
 
     bits = magnitude >= 0x47800000u ? 0x7c00u : bits;
     return (uint16_t)(magnitude > F32_INF ? F16_NAN : bits | sign);
+}
+
+/* ---- 8-bit floats: what a cast writes, see FORMAT.md ---- */
+
+/* Exact, NaN to the canonical one. */
+VECTOR_BODY float e4m3_to_f32(uint8_t b) {
+    uint32_t magnitude = (uint32_t)(b & 0x7fu) << 20;
+    uint32_t sign = (uint32_t)(b & 0x80u) << 24;
+    uint32_t normal = magnitude + (120u << 23); /* bias 7 -> 127 */
+    float small = f32_from_bits(magnitude + (121u << 23)) - f32_from_bits(121u << 23);
+    uint32_t bits = (b & 0x78u) == 0 ? f32_bits(small) : normal;
+
+    return f32_from_bits((b & 0x7fu) == 0x7fu ? F32_NAN : bits | sign);
+}
+
+/* To nearest even, finite values beyond 448 to 448, infinities and NaNs to the canonical NaN. */
+VECTOR_BODY uint8_t e4m3_from_f32(float f) {
+    uint32_t u = f32_bits(f);
+    uint32_t magnitude = u & 0x7fffffffu;
+    uint32_t sign = u >> 24 & 0x80u;
+    uint32_t normal = (magnitude - (120u << 23) + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20;
+    /* Below 2^-6 the sum with 2^14 has an ulp of 2^-9, the spacing of the denormals. */
+    uint32_t small = f32_bits(f32_from_bits(magnitude) + 16384.0f) - f32_bits(16384.0f);
+    uint32_t bits = magnitude < (121u << 23) ? small : normal;
+
+    bits = magnitude > 0x43e00000u ? 0x7eu : bits;
+    return (uint8_t)(magnitude >= F32_INF ? E4M3_NAN : bits | sign);
+}
+
+/* Exact, NaN to the canonical one: the upper half of an f16. */
+VECTOR_BODY float e5m2_to_f32(uint8_t b) {
+    return f32_quiet(f16_to_f32((uint16_t)(b << 8)));
+}
+
+/* To nearest even, finite values beyond 57344 to 57344, any NaN to the canonical one. */
+VECTOR_BODY uint8_t e5m2_from_f32(float f) {
+    uint32_t u = f32_bits(f);
+    uint32_t magnitude = u & 0x7fffffffu;
+    uint32_t sign = u >> 24 & 0x80u;
+    uint32_t normal = (magnitude - (112u << 23) + 0xfffffu + (magnitude >> 21 & 1u)) >> 21;
+    /* Below 2^-14 the sum with 2^7 has an ulp of 2^-16, the spacing of the denormals. */
+    uint32_t small = f32_bits(f32_from_bits(magnitude) + 128.0f) - f32_bits(128.0f);
+    uint32_t bits = magnitude < (113u << 23) ? small : normal;
+
+    bits = magnitude > 0x47600000u ? 0x7bu : bits;
+    bits = magnitude == F32_INF ? 0x7cu : bits;
+    return (uint8_t)(magnitude > F32_INF ? E5M2_NAN : bits | sign);
 }
 
 #endif

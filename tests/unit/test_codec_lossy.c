@@ -5,9 +5,11 @@
 #include "tests/unit/codec_test.h"
 
 static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-static const char *const lossy[] = {"cast(bf16)",   "cast(f16)",        "quant(8)",
-                                    "quant(4)",     "quant(8, 32)",     "quant(4, 256)",
-                                    "quant(8, 96)", "cast(f16) | pack", "cast(bf16) | pack"};
+static const char *const lossy[] = {"cast(bf16)",       "cast(f16)",        "cast(e4m3)",
+                                    "cast(e5m2)",       "quant(8)",         "quant(4)",
+                                    "quant(8, 32)",     "quant(4, 256)",    "quant(8, 96)",
+                                    "cast(f16) | pack", "cast(bf16) | pack"};
+#define COMPOSED_COUNT 2 /* at the end */
 
 static double value_of(enum dtype t, uint64_t bits) {
     uint32_t word = (uint32_t)bits;
@@ -211,6 +213,146 @@ static void all_values_of_the_wire_type_come_back(void **state) {
     }
 }
 
+/* ---- 8-bit floats ---- */
+
+/* The magnitude of a byte as the specification defines it; NAN and INFINITY for those. */
+static double eight_bit_value(bool e4m3, uint32_t magnitude) {
+    int mantissa = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
+    int exponent = (int)magnitude >> mantissa, frac = (int)magnitude & ((1 << mantissa) - 1);
+
+    if (e4m3 && magnitude == 0x7f)
+        return (double)NAN;
+    if (!e4m3 && exponent == 31)
+        return frac == 0 ? (double)INFINITY : (double)NAN;
+    return exponent == 0 ? ldexp(frac, 1 - bias - mantissa)
+                         : ldexp((1 << mantissa) + frac, exponent - bias - mantissa);
+}
+
+/* The byte nearest to a value by looking at all of them. */
+static uint8_t nearest_byte(bool e4m3, float value) {
+    uint32_t largest = e4m3 ? 0x7e : 0x7b, best = 0, sign = signbit(value) != 0 ? 0x80 : 0;
+    double v = fabs((double)value);
+
+    if (isnan(value) || (e4m3 && isinf(value)))
+        return 0x7f;
+    if (isinf(value))
+        return (uint8_t)(0x7c | sign);
+    if (v > eight_bit_value(e4m3, largest))
+        return (uint8_t)(largest | sign);
+    for (uint32_t m = 1; m <= largest; m++) {
+        double here = fabs(eight_bit_value(e4m3, m) - v);
+        double there = fabs(eight_bit_value(e4m3, best) - v);
+
+        if (here < there || (here == there && m % 2 == 0))
+            best = m;
+    }
+    return (uint8_t)(best | sign);
+}
+
+static void check_nearest_byte(bool e4m3, const float *values, uint64_t elems) {
+    struct codec c = codec_of(e4m3 ? "cast(e4m3)" : "cast(e5m2)");
+    uint8_t *wire = exact_alloc(elems);
+
+    assert_int_equal(codec_encode(&c, DTYPE_F32, values, elems, wire, elems, NULL, NULL), CODEC_OK);
+    for (uint64_t i = 0; i < elems; i++)
+        if (wire[i] != nearest_byte(e4m3, values[i]))
+            fail_msg("%s: %a became %02x, not %02x", e4m3 ? "e4m3" : "e5m2", (double)values[i],
+                     wire[i], nearest_byte(e4m3, values[i]));
+    free(wire);
+}
+
+/* All values, the ties between them, their neighbours, all binades of f32, and random ones. */
+static void an_8_bit_cast_takes_the_nearest_value(void **state) {
+    enum { ELEMS = 40000 };
+    float *values = exact_alloc(ELEMS * sizeof *values);
+
+    (void)state;
+    for (int e4m3 = 0; e4m3 < 2; e4m3++) {
+        uint32_t largest = e4m3 != 0 ? 0x7e : 0x7b, n = 0;
+        uint64_t seed = 5;
+
+        for (uint32_t m = 0; m <= largest; m++) {
+            float v = (float)eight_bit_value(e4m3 != 0, m);
+            float next = m < largest ? (float)eight_bit_value(e4m3 != 0, m + 1) : 1.125f * v;
+            float tie = (v + next) / 2;
+
+            values[n++] = v;
+            values[n++] = -v;
+            values[n++] = tie;
+            values[n++] = -tie;
+            values[n++] = nextafterf(tie, 0);
+            values[n++] = nextafterf(tie, INFINITY);
+        }
+        for (uint32_t e = 0; e < 511; e++) /* an odd mantissa in every binade, infinities, NaNs */
+            for (uint32_t m = 0; m < 2; m++) {
+                uint32_t bits = e << 23 | (m != 0 ? 0x2aaaabu : 0);
+
+                memcpy(&values[n++], &bits, sizeof bits);
+            }
+        while (n < ELEMS) {
+            uint32_t bits = (uint32_t)next_random(&seed);
+
+            if (n % 2 != 0) /* half of them in the range of e5m2 */
+                bits = (bits & 0x80ffffffu) + ((110u + bits % 34u) << 23);
+            memcpy(&values[n++], &bits, sizeof bits);
+        }
+        check_nearest_byte(e4m3 != 0, values, ELEMS);
+    }
+    free(values);
+}
+
+static void every_8_bit_value_comes_back_from_every_type(void **state) {
+    (void)state;
+    for (int e4m3 = 0; e4m3 < 2; e4m3++)
+        for (size_t k = 0; k < ARRAY_LENGTH(types); k++) {
+            struct codec c = codec_of(e4m3 != 0 ? "cast(e4m3)" : "cast(e5m2)");
+            uint8_t wire[256], again[256];
+            uint64_t values[128]; /* room for 256 of any type here */
+            const char *reason;
+
+            for (uint32_t i = 0; i < 256; i++)
+                wire[i] = (uint8_t)i;
+            assert_int_equal(codec_decode(&c, types[k], wire, 256, 256, values, NULL, &reason), 0);
+            codec_encode(&c, types[k], values, 256, again, 256, NULL, NULL);
+            for (uint32_t i = 0; i < 256; i++) {
+                double want = eight_bit_value(e4m3 != 0, i & 127);
+                uint64_t bits = get_bits(types[k], values, i);
+
+                if (isnan(want)) {
+                    assert_int_equal(bits, nan_bits(types[k]));
+                    assert_int_equal(again[i], 0x7f);
+                    continue;
+                }
+                assert_true(value_of(types[k], bits) == (i < 128 ? want : -want));
+                assert_int_equal(again[i], i);
+            }
+        }
+}
+
+static void an_8_bit_cast_saturates_but_keeps_what_is_not_finite(void **state) {
+    static const struct {
+        float from;
+        uint8_t e4m3, e5m2;
+    } rows[] = {
+        {448.0f, 0x7e, 0x5f},    {465.0f, 0x7e, 0x5f},    {-1e30f, 0xfe, 0xfb},
+        {57344.0f, 0x7e, 0x7b},  {61440.0f, 0x7e, 0x7b},  {INFINITY, 0x7f, 0x7c},
+        {-INFINITY, 0x7f, 0xfc}, {-NAN, 0x7f, 0x7f},      {0x1p-9f, 0x01, 0x18},
+        {-0x1p-10f, 0x80, 0x94}, {0x1.8p-9f, 0x02, 0x1a}, {0x1p-16f, 0x00, 0x01},
+        {-0x1p-17f, 0x80, 0x80}, {0x1.fp-7f, 0x08, 0x24}, {-0.0f, 0x80, 0x80},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+        struct codec e4m3 = codec_of("cast(e4m3)"), e5m2 = codec_of("cast(e5m2)");
+        uint8_t wire;
+
+        codec_encode(&e4m3, DTYPE_F32, &rows[i].from, 1, &wire, 1, NULL, NULL);
+        assert_int_equal(wire, rows[i].e4m3);
+        codec_encode(&e5m2, DTYPE_F32, &rows[i].from, 1, &wire, 1, NULL, NULL);
+        assert_int_equal(wire, rows[i].e5m2);
+    }
+}
+
 static void a_cast_to_the_own_type_moves_bits(void **state) {
     struct codec c = codec_of("cast(bf16)"), both = codec_of("cast(bf16) | pack");
     uint16_t src[2000], back[2000];
@@ -332,7 +474,8 @@ static void any_bytes_decode_without_harm(void **state) {
     (void)state;
     for (int round = 0; round < 500; round++)
         for (size_t k = 0; k < ARRAY_LENGTH(types); k++) {
-            struct codec c = codec_of(lossy[round % 7]);
+            struct codec c =
+                codec_of(lossy[(size_t)round % (ARRAY_LENGTH(lossy) - COMPOSED_COUNT)]);
             uint64_t elems = 1 + next_random(&seed) % 700;
             uint64_t slot_bytes = codec_slot_bytes(&c, types[k], elems);
             uint8_t *slot = exact_alloc(slot_bytes);
@@ -363,6 +506,9 @@ int main(void) {
         cmocka_unit_test(a_cast_rounds_to_nearest_even),
         cmocka_unit_test(a_cast_is_the_same_in_every_position),
         cmocka_unit_test(all_values_of_the_wire_type_come_back),
+        cmocka_unit_test(an_8_bit_cast_takes_the_nearest_value),
+        cmocka_unit_test(every_8_bit_value_comes_back_from_every_type),
+        cmocka_unit_test(an_8_bit_cast_saturates_but_keeps_what_is_not_finite),
         cmocka_unit_test(a_cast_to_the_own_type_moves_bits),
         cmocka_unit_test(a_composition_is_both_stages),
         cmocka_unit_test(quant_has_the_documented_bytes),

@@ -20,6 +20,8 @@ static void canonical_text_parses_back(void **state) {
     check_text(" none ( ) ", "none");
     check_text("cast(bfloat16)", "cast(bf16)");
     check_text("cast( half )", "cast(f16)");
+    check_text("cast(e4m3)", "cast(e4m3)");
+    check_text("cast(float8_e5m2) | none", "cast(e5m2)");
     check_text("quant(8)", "quant(8)");
     check_text("quant(8, 64)", "quant(8)");
     check_text("quant(4,256)", "quant(4, 256)");
@@ -56,10 +58,11 @@ static void nonsense_is_refused_with_a_reason(void **state) {
     check_refused("pack(1, 2)", "'pack' takes at most 1 argument, got 2");
     check_refused("quant(1, 2, 3)", "'quant' takes at most 2 arguments, got 3");
     check_refused("quant", "'quant' needs its bits: bits a value: 8 or 4");
-    check_refused("cast", "'cast' needs its type: bf16 or f16");
-    check_refused("cast(8)", "the type of 'cast' is a name (bf16 or f16), not a number");
-    check_refused("cast(fp9)", "the type of 'cast' must be bf16 or f16, not 'fp9'");
-    check_refused("cast(f32)", "the type of 'cast' must be bf16 or f16");
+    check_refused("cast", "'cast' needs its type: bf16, f16, e4m3 or e5m2");
+    check_refused("cast(8)",
+                  "the type of 'cast' is a name (bf16, f16, e4m3 or e5m2), not a number");
+    check_refused("cast(fp9)", "the type of 'cast' must be bf16, f16, e4m3 or e5m2, not 'fp9'");
+    check_refused("cast(f32)", "the type of 'cast' must be bf16, f16, e4m3 or e5m2");
     check_refused("quant(6)", "the bits of 'quant' must be 4 or 8");
     check_refused("quant(bf16)", "the bits of 'quant' is a number (4 or 8), not 'bf16'");
     check_refused("quant(8, 48)", "the block of 'quant' must be 32 to 256 in steps of 32");
@@ -74,6 +77,8 @@ static void nonsense_is_refused_with_a_reason(void **state) {
                   "'cast' cannot follow 'pack', which leaves packed bytes and no values");
     check_refused("cast(bf16) | cast(f16)",
                   "'cast' cannot follow 'cast': it rounds values itself, use one");
+    check_refused("cast(e4m3) | pack",
+                  "'pack' cannot follow 'cast(e4m3)': no other codec takes its values");
     check_refused("cast(bf16) | quant(8)",
                   "'quant' cannot follow 'cast': it rounds values itself, use one");
 }
@@ -105,7 +110,7 @@ static void a_near_name_is_found(void **state) {
 
 static void types_are_checked_along_the_chain(void **state) {
     struct codec pack = codec_of("pack"), cast_pack = codec_of("cast(f16) | pack"),
-                 none = codec_none();
+                 none = codec_none(), fp8 = codec_of("cast(e4m3)");
     char err[100];
 
     (void)state;
@@ -113,6 +118,7 @@ static void types_are_checked_along_the_chain(void **state) {
         bool is_float = t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
 
         assert_true(codec_check(&none, (enum dtype)t, err, sizeof err));
+        assert_int_equal(codec_check(&fp8, (enum dtype)t, err, sizeof err), is_float);
         assert_int_equal(codec_check(&pack, (enum dtype)t, err, sizeof err), is_float);
         assert_int_equal(codec_check(&cast_pack, (enum dtype)t, err, sizeof err), is_float);
     }
@@ -123,7 +129,7 @@ static void types_are_checked_along_the_chain(void **state) {
 static void questions_have_answers(void **state) {
     struct codec none = codec_none(), pack = codec_of("pack(0.72)"),
                  mixed = codec_of("cast(bf16) | pack(0.7)"), quant = codec_of("quant(8, 96)");
-    struct codec cast = codec_of("cast(bf16)"), changed;
+    struct codec cast = codec_of("cast(bf16)"), fp8 = codec_of("cast(e4m3)"), changed;
 
     (void)state;
     assert_true(codec_is_none(&none) && !codec_is_none(&pack));
@@ -133,6 +139,8 @@ static void questions_have_answers(void **state) {
     assert_true(codec_is_bounded(&pack) && codec_is_bounded(&mixed));
     assert_false(codec_is_bounded(&none) || codec_is_bounded(&quant) || codec_is_bounded(&cast));
     assert_false(codec_is_stateful(&mixed));
+    assert_false(codec_is_lossless(&fp8, DTYPE_F32) || codec_is_bounded(&fp8));
+    assert_int_equal(codec_slice_unit(&fp8, DTYPE_F16), 1);
     changed = codec_without_bounded(&mixed);
     assert_true(codec_equal(&changed, &cast));
     changed = codec_without_bounded(&pack);
@@ -164,11 +172,12 @@ static void slots_have_the_documented_sizes(void **state) {
     struct codec none = codec_none(), pack = codec_of("pack"), budget = codec_of("pack(0.72)"),
                  full = codec_of("pack(1)"), cast = codec_of("cast(bf16)"),
                  mixed = codec_of("cast(bf16) | pack(0.72)"), q8 = codec_of("quant(8)"),
-                 q4 = codec_of("quant(4, 32)");
+                 q4 = codec_of("quant(4, 32)"), fp8 = codec_of("cast(e5m2)");
 
     (void)state;
     assert_int_equal(codec_slot_bytes(&none, DTYPE_F64, 1000), 8000);
     assert_int_equal(codec_slot_bytes(&cast, DTYPE_F32, 1001), 2002);
+    assert_int_equal(codec_slot_bytes(&fp8, DTYPE_BF16, 1001), 1001);
     /* 1,001 values: 16 scales, then a byte each; 32 scales, then half a byte each */
     assert_int_equal(codec_slot_bytes(&q8, DTYPE_F32, 1001), 64 + 1001);
     assert_int_equal(codec_slot_bytes(&q4, DTYPE_BF16, 1001), 128 + 501);
@@ -230,6 +239,7 @@ static void a_longer_text_than_the_buffer_is_cut(void **state) {
 
 static void types_and_operators_have_names(void **state) {
     enum dtype t;
+    enum wire_type w;
     enum redop op;
 
     (void)state;
@@ -239,6 +249,13 @@ static void types_and_operators_have_names(void **state) {
     }
     assert_true(dtype_parse("half", &t) && t == DTYPE_F16);
     assert_true(dtype_parse("bfloat16", &t) && t == DTYPE_BF16);
+    for (int i = 0; i < WIRE_TYPE_COUNT; i++) {
+        assert_true(wire_type_parse(wire_type_name((enum wire_type)i), &w) && (int)w == i);
+        assert_int_equal(wire_type_bytes(w), i < DTYPE_COUNT ? dtype_bytes((enum dtype)i) : 1);
+        assert_int_equal(dtype_parse(wire_type_name(w), &t), i < DTYPE_COUNT);
+    }
+    assert_true(wire_type_parse("float8_e4m3fn", &w) && w == WIRE_E4M3);
+    assert_false(wire_type_parse("e3m4", &w));
     assert_false(dtype_parse("", &t) || dtype_parse("f", &t) || dtype_parse("float32|float", &t));
     for (int i = 0; i < REDOP_COUNT; i++)
         assert_true(redop_parse(redop_name((enum redop)i), &op) && (int)op == i);
