@@ -344,7 +344,7 @@ static uint32_t note_loops(struct diag *d, const struct flow *f, uint32_t contex
 }
 
 /* From the start of a statement to its end, or that of the line. */
-static struct span statement_span(const struct flow *f, src_pos at) {
+struct span flow_statement_span(const struct flow *f, src_pos at) {
     struct span span = {at, at + 1};
     size_t bytes = 0;
     const char *text = f->sources ? sources_text(f->sources, at, &bytes) : NULL;
@@ -366,7 +366,7 @@ void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op,
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    struct span at = statement_span(f, op->at);
+    struct span at = flow_statement_span(f, op->at);
     diag_report(d, sev, at, "%s", text);
     flow_note_context(d, f, op->context, at);
 }

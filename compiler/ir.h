@@ -136,6 +136,8 @@ char *flow_loc_name(struct arena *a, const struct flow *f, loc_id loc); /* data[
 /* Reports at an op: the statement, then a note with the loop values ("with s = 2, i = 1"). */
 void flow_report(struct diag *d, const struct flow *f, const struct flow_op *op, enum severity sev,
                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The statement, or the line of an IR text, that starts there. */
+struct span flow_statement_span(const struct flow *f, src_pos at);
 /* Those notes alone. */
 void flow_note_context(struct diag *d, const struct flow *f, uint32_t context, struct span at);
 const struct flow_op *flow_op_of(const struct flow *f, uint32_t transfer);
@@ -274,6 +276,7 @@ struct task {
     uint32_t first_dep, deps;
     /* Flow op it comes from (first), for messages; NONE. Read from text, flow.ops may be empty. */
     uint32_t op;
+    src_pos at;       /* the line of the task text it was read from; 0: it was compiled */
     uint32_t divisor; /* with `divide`: the contributions summed */
 };
 
@@ -337,6 +340,10 @@ uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, ui
  * output and inout chunks, else the least room among its scratch chunks. */
 uint64_t tasks_elems(const struct tasks *t, const struct task *k);
 void tasks_free(struct tasks *t);
+/* Reports about a task (NONE: about none): at its line of the text, or at the statement it comes
+ * from, an error with the loop values that led there. */
+void tasks_report(struct diag *d, const struct tasks *t, uint32_t task, enum severity sev,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* For those that make tasks. A size that already holds `elems`, or from: `size` (NONE: nothing)
  * with `elems` as well; false: there are too many sizes. Then, when sizes, slices or slice_unit
  * have changed, the starts of all slices. */

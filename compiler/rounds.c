@@ -345,16 +345,16 @@ static void report_blocked(struct compilation *c, const struct clock *k, uint32_
     uint32_t message;
     for (size_t i = 0; i < t->ranks.count; i++)
         rank = waits_for_rank(k, rank, &message);
-    diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
-                "the task lists wait for each other in a circle: no order of the messages fits "
-                "them all; move a send before the receive that stands in its way");
+    tasks_report(c->diag, t, t->ranks.data[rank].first + k->cursor.data[rank], SEV_ERROR,
+                 "the task lists wait for each other in a circle: no order of the messages fits "
+                 "them all; move a send before the receive that stands in its way");
     uint32_t first = rank, steps = 0;
     do {
         uint32_t next = waits_for_rank(k, rank, &message);
         bool sends = t->messages.data[message].src == (int32_t)rank;
-        diag_report(c->diag, SEV_NOTE, (struct span){0, 0},
-                    "rank %u, at task %u of its list, waits until rank %u has %s message %u", rank,
-                    k->cursor.data[rank], next, sends ? "received" : "sent", message);
+        tasks_report(c->diag, t, t->ranks.data[rank].first + k->cursor.data[rank], SEV_NOTE,
+                     "rank %u, at t%u, waits until rank %u has %s m%u", rank, k->cursor.data[rank],
+                     next, sends ? "received" : "sent", message);
         rank = next;
     } while (rank != first && ++steps < 16);
 }

@@ -365,10 +365,10 @@ static bool check_sizes(struct compilation *c, const struct tasks *t) {
             same = t->pieces.data[t->operands.data[send->first_operand + j].index].elems ==
                    t->pieces.data[t->outs.data[recv->first_out + j]].elems;
         if (!same) {
-            diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
-                        "slice: m%zu from rank %" PRId32 " to rank %" PRId32
-                        " has other pieces at its two ends",
-                        i, t->messages.data[i].src, t->messages.data[i].dst);
+            tasks_report(c->diag, t, t->messages.data[i].send, SEV_ERROR,
+                         "slice: m%zu from rank %" PRId32 " to rank %" PRId32
+                         " has other pieces at its two ends",
+                         i, t->messages.data[i].src, t->messages.data[i].dst);
             return false;
         }
     }

@@ -105,10 +105,12 @@ static bool same_group(const struct task *a, const struct task *b) {
 static bool check_order(struct compilation *c) {
     const struct tasks *t = c->tasks;
     bool ok = t->lanes > 0 && t->lanes <= LANES && t->comms <= 2;
+    uint32_t at = NONE; /* the task that is out of order */
     for (size_t r = 0; r < t->ranks.count && ok; r++) {
         const struct task *list = t->tasks.data + t->ranks.data[r].first;
         uint64_t next_round[2] = {0, 0};
         for (uint32_t i = 0; i < t->ranks.data[r].n && ok; i++) {
+            at = t->ranks.data[r].first + i;
             ok = list[i].lane < t->lanes && (!i || list[i - 1].tick <= list[i].tick);
             if (!ok || list[i].kind == TASK_COMPUTE)
                 continue;
@@ -120,9 +122,9 @@ static bool check_order(struct compilation *c) {
         }
     }
     if (!ok)
-        diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
-                    "the tasks have no ticks, rounds or lanes to go by: run rounds and lanes "
-                    "before slots");
+        tasks_report(c->diag, t, at, SEV_ERROR,
+                     "the tasks have no ticks, rounds or lanes to go by: run rounds and lanes "
+                     "before slots");
     return ok;
 }
 

@@ -168,6 +168,23 @@ void tasks_mark_finals(const struct tasks *t, uint8_t *final) {
     }
 }
 
+void tasks_report(struct diag *d, const struct tasks *t, uint32_t task, enum severity sev,
+                  const char *format, ...) {
+    const struct flow *f = t->flow;
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const struct task *k = task == NONE ? NULL : &t->tasks.data[task];
+    const struct flow_op *op = k && !k->at && k->op < f->ops.count ? &f->ops.data[k->op] : NULL;
+    src_pos at = op ? op->at : k ? k->at : 0;
+    if (op && sev != SEV_NOTE)
+        flow_report(d, f, op, sev, "%s", text);
+    else
+        diag_report(d, sev, at ? flow_statement_span(f, at) : (struct span){0, 0}, "%s", text);
+}
+
 bool tasks_check_unsliced(const struct tasks *t, struct diag *d, const char *pass) {
     const char *done = NULL;
     if (t->slices > 1 || t->slice_unit)

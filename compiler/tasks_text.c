@@ -36,7 +36,6 @@ struct reader {
     int32_t rank; /* -1: before the first */
     struct rank_tasks *tasks;
     uint32_t first_piece;
-    VEC(struct span) task_at;
     VEC(uint8_t) filled; /* [pieces] */
     VEC(struct accumulator) accs;
     /* of all ranks */
@@ -111,7 +110,6 @@ static bool read_rank_line(struct reader *r) {
     r->tasks = &r->t->ranks.data[r->rank];
     r->tasks->first_acc = (uint32_t)r->t->acc_offsets.count;
     r->first_piece = (uint32_t)r->t->pieces.count;
-    VEC_CLEAR(&r->task_at);
     if (irlex_accept(lex, "accs") && !read_u32(r, MAX_INDEX, "accumulators", &r->tasks->accs))
         return false;
     if (r->placed)
@@ -403,6 +401,7 @@ static bool read_task(struct reader *r) {
                      .index = NONE,
                      .tick = NONE,
                      .op = NONE,
+                     .at = at.begin,
                      .first_operand = (uint32_t)t->operands.count,
                      .first_out = (uint32_t)t->outs.count,
                      .first_dep = (uint32_t)t->deps.count};
@@ -426,34 +425,40 @@ static bool read_task(struct reader *r) {
     if (!read_attributes(r, &k) || !read_deps(r, &k, r->tasks->n) || !irlex_expect_line_end(lex))
         return false;
     VEC_PUSH(&t->tasks, k);
-    VEC_PUSH(&r->task_at, at);
     r->tasks->n++;
     return true;
 }
 
 /* ---- what must hold of a rank ------------------------------------------------------------- */
 
+static void task_error(struct reader *r, const struct task *k, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void task_error(struct reader *r, const struct task *k, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = arena_vprintf(r->lex->arena, format, args);
+    va_end(args);
+    irlex_error(r->lex, flow_statement_span(r->f, k->at), "%s", text);
+}
+
 static void check_operand(struct reader *r, uint32_t task, const struct task *k, struct operand o) {
-    struct span at = r->task_at.data[task];
     uint32_t piece = o.index - r->first_piece;
     switch (o.kind) {
     case OPERAND_CHUNK:
         break;
     case OPERAND_ACC:
         if (!r->accs.data[o.index].stored)
-            irlex_error(r->lex, at, "t%" PRIu32 " reads acc%" PRIu32 ", and nothing is in it yet",
-                        task, o.index);
+            task_error(r, k, "t%" PRIu32 " reads acc%" PRIu32 ", and nothing is in it yet", task,
+                       o.index);
         else if (r->accs.data[o.index].slice != k->slice)
-            irlex_error(r->lex, at, "t%" PRIu32 " reads acc%" PRIu32 " of another slice", task,
-                        o.index);
+            task_error(r, k, "t%" PRIu32 " reads acc%" PRIu32 " of another slice", task, o.index);
         break;
     case OPERAND_PIECE:
         if (!r->filled.data[piece])
-            irlex_error(r->lex, at, "t%" PRIu32 " reads p%" PRIu32 ", and nothing is in it yet",
-                        task, piece);
+            task_error(r, k, "t%" PRIu32 " reads p%" PRIu32 ", and nothing is in it yet", task,
+                       piece);
         else if (r->t->pieces.data[o.index].slice != k->slice)
-            irlex_error(r->lex, at, "t%" PRIu32 " reads p%" PRIu32 " of another slice", task,
-                        piece);
+            task_error(r, k, "t%" PRIu32 " reads p%" PRIu32 " of another slice", task, piece);
         break;
     }
 }
@@ -461,35 +466,32 @@ static void check_operand(struct reader *r, uint32_t task, const struct task *k,
 static void check_out(struct reader *r, uint32_t task, const struct task *k, uint32_t out) {
     uint32_t piece = out - r->first_piece;
     if (r->t->pieces.data[out].slice != k->slice)
-        irlex_error(r->lex, r->task_at.data[task],
-                    "t%" PRIu32 " fills p%" PRIu32 " of another slice", task, piece);
+        task_error(r, k, "t%" PRIu32 " fills p%" PRIu32 " of another slice", task, piece);
     else if (r->filled.data[piece])
-        irlex_error(r->lex, r->task_at.data[task], "t%" PRIu32 " fills p%" PRIu32 " a second time",
-                    task, piece);
+        task_error(r, k, "t%" PRIu32 " fills p%" PRIu32 " a second time", task, piece);
     r->filled.data[piece] = 1;
 }
 
 static void check_compute(struct reader *r, uint32_t task, const struct task *k) {
-    struct span at = r->task_at.data[task];
     struct operand first = r->t->operands.data[k->first_operand];
     bool sum = k->operands > 1;
     if (k->store.index == NONE && !k->outs)
-        irlex_error(r->lex, at, "t%" PRIu32 " stores nothing and encodes nothing", task);
+        task_error(r, k, "t%" PRIu32 " stores nothing and encodes nothing", task);
     else if (k->divide && !sum && first.kind != OPERAND_ACC)
-        irlex_error(r->lex, at, "t%" PRIu32 " divides what is no sum", task);
+        task_error(r, k, "t%" PRIu32 " divides what is no sum", task);
     else if (k->divide && !k->divisor)
-        irlex_error(r->lex, at, "t%" PRIu32 " divides by 0", task);
+        task_error(r, k, "t%" PRIu32 " divides by 0", task);
     if (k->store.index == NONE || k->store.kind != OPERAND_ACC)
         return;
     if (!sum || k->outs || k->divide)
-        irlex_error(r->lex, at,
-                    "t%" PRIu32
-                    ": an accumulator takes an undivided sum, and nothing is encoded from it",
-                    task);
+        task_error(r, k,
+                   "t%" PRIu32
+                   ": an accumulator takes an undivided sum, and nothing is encoded from it",
+                   task);
     struct accumulator *acc = &r->accs.data[k->store.index];
     if (acc->stored && acc->slice != k->slice)
-        irlex_error(r->lex, at, "t%" PRIu32 " stores acc%" PRIu32 " of another slice", task,
-                    k->store.index);
+        task_error(r, k, "t%" PRIu32 " stores acc%" PRIu32 " of another slice", task,
+                   k->store.index);
     *acc = (struct accumulator){true, k->slice};
 }
 
@@ -690,6 +692,7 @@ struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, co
     struct flow *f = arena_alloc(a, sizeof *f);
     struct tasks *t = arena_alloc(a, sizeof *t);
     struct reader r = {.lex = &lex, .f = f, .t = t, .rank = -1};
+    f->sources = s;
     t->flow = f;
     t->slices = 1;
     VEC_RESERVE(&t->tasks, 1); /* passes may point into these, even if to nothing */
@@ -699,7 +702,6 @@ struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, co
     VEC_RESERVE(&t->outs, 1);
     VEC_RESERVE(&t->deps, 1);
     bool ok = irlex_start(&lex, a, s, d, name, text, bytes) && read_text(&r) && !lex.failed;
-    VEC_FREE(&r.task_at);
     VEC_FREE(&r.filled);
     VEC_FREE(&r.accs);
     VEC_FREE(&r.ends);

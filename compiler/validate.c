@@ -46,7 +46,7 @@ struct bounds {
 
 static bool malformed(struct model *m, uint32_t task, const char *what) {
     uint32_t rank = task_rank(m->t, task);
-    task_report(m, NONE, SEV_ERROR, "rank %u, t%u: %s", rank, task - m->t->ranks.data[rank].first,
+    task_report(m, task, SEV_ERROR, "rank %u, t%u: %s", rank, task - m->t->ranks.data[rank].first,
                 what);
     return false;
 }
@@ -239,7 +239,7 @@ static bool check_pieces(struct model *m) {
     for (uint32_t i = 0; i < t->pieces.count && !diag_full(m->c->diag); i++) {
         const char *wrong = check_piece(t, &t->pieces.data[i], &s);
         if (wrong)
-            task_report(m, NONE, SEV_ERROR, "rank %d: %s %s", t->pieces.data[i].rank,
+            task_report(m, piece_writer(m, i), SEV_ERROR, "rank %d: %s %s", t->pieces.data[i].rank,
                         piece_name(m, i), wrong);
     }
     return !diag_errors(m->c->diag);
@@ -356,6 +356,7 @@ static void mismatch(struct model *m, uint32_t message, const char *what, const 
         "message m%u from rank %d to rank %d: its ends disagree about the %s: rank %d sends "
         "%s, rank %d receives %s",
         message, x->src, x->dst, what, x->src, at_send, x->dst, at_recv);
+    task_note(m, x->recv, "received here");
 }
 
 static const char *number(struct model *m, uint64_t n) {

@@ -58,8 +58,12 @@ const char *task_name(struct model *m, uint32_t task);
 const char *piece_name(struct model *m, uint32_t piece); /* piece 2 (data[0]@1) */
 const char *group_name(struct model *m, uint32_t task);  /* round 2 of comm 0 */
 const char *operand_name(struct model *m, uint32_t task, struct operand o);
-/* An error (or a note) about a task; where its statement stood, if that is known. */
+/* The task that fills the piece first, in the order of all lists; NONE. */
+uint32_t piece_writer(const struct model *m, uint32_t piece);
+/* An error (or a note) about a task, at its line or statement: see tasks_report. */
 void task_report(struct model *m, uint32_t task, enum severity sev, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* A note that says nothing but where the task stands; none where that is not known. */
+void task_note(struct model *m, uint32_t task, const char *text);
 
 #endif

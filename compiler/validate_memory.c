@@ -20,6 +20,7 @@
  */
 #include "compiler/validate.h"
 
+#include "compiler/verify.h"
 #include "kernels/reduce.h"
 
 struct resource {
@@ -32,8 +33,27 @@ struct resource {
     uint32_t first_cell, cells, owned;
 };
 
+/* Something wrong between two tasks of a rank. One mistake tends to be made on many ranks and for
+ * many chunks: what is alike is told once, for the first, and the others are counted up. */
+struct hazard {
+    enum hazard_kind { HAZARD_RACE, HAZARD_OVERLAP, HAZARD_UNWRITTEN, HAZARD_TAKEN } kind;
+    enum operand_kind what;
+    bool wrote, writes;      /* RACE: the earlier, the later task */
+    uint32_t earlier, later; /* tasks; NONE: there is no earlier one */
+    const char *text;
+    struct {
+        uint32_t earlier, later; /* places in the list of each of the ranks */
+        struct ints ranks;
+    } alike[6];
+    uint32_t alikes, more;
+};
+
+enum { MOST_HAZARDS = 20 };
+
 struct memory {
     struct model *m;
+    struct hazard hazards[MOST_HAZARDS];
+    uint32_t hazard_count;
     uint32_t lanes;
     VEC(uint32_t) pieces, accs, chunks; /* 1 + resource, of the rank that it is on */
     VEC(uint32_t)
@@ -189,7 +209,7 @@ static bool collect_resources(struct memory *k) {
     return ok;
 }
 
-/* ---- accesses ---- */
+/* ---- waits ---- */
 
 static const uint32_t *clock_of(const struct memory *k, uint32_t task) {
     return &k->clocks.data[(size_t)(k->m->node_of.data[task] - k->first_node) * k->lanes];
@@ -201,34 +221,177 @@ static bool is_over(const struct memory *k, uint32_t earlier, uint32_t task) {
            clock_of(k, task)[k->m->t->tasks.data[earlier].lane];
 }
 
+/* ---- what is wrong ---- */
+
+static bool same_group_of(const struct memory *k, uint32_t a, uint32_t b) {
+    return k->m->node_of.data[a] == k->m->node_of.data[b];
+}
+
+/* Tasks that do the same for other chunks, or on other ranks. */
+static bool task_alike(const struct tasks *t, uint32_t a, uint32_t b) {
+    if (a == NONE || b == NONE)
+        return a == b;
+    const struct task *x = &t->tasks.data[a], *y = &t->tasks.data[b];
+    const struct flow *f = t->flow;
+    bool compiled = x->op < f->ops.count && y->op < f->ops.count;
+    return x->kind == y->kind && x->comm == y->comm && x->stage == y->stage &&
+           (x->kind != TASK_COMPUTE || task_op_of(t, x) == task_op_of(t, y)) &&
+           (!compiled || f->ops.data[x->op].at == f->ops.data[y->op].at);
+}
+
+static bool hazard_alike(const struct memory *k, const struct hazard *a, const struct hazard *b) {
+    const struct tasks *t = k->m->t;
+    return a->kind == b->kind && a->what == b->what && a->wrote == b->wrote &&
+           a->writes == b->writes && task_alike(t, a->earlier, b->earlier) &&
+           task_alike(t, a->later, b->later) &&
+           (a->earlier == NONE ||
+            same_group_of(k, a->earlier, a->later) == same_group_of(k, b->earlier, b->later));
+}
+
+static uint32_t place_in_list(const struct memory *k, uint32_t task) {
+    return task == NONE ? NONE : task - k->m->t->ranks.data[k->rank].first;
+}
+
+static void add_alike(struct memory *k, struct hazard *h, uint32_t earlier, uint32_t later) {
+    if (h->earlier == earlier && h->later == later)
+        return;
+    earlier = place_in_list(k, earlier);
+    later = place_in_list(k, later);
+    uint32_t i = 0;
+    while (i < h->alikes && (h->alike[i].earlier != earlier || h->alike[i].later != later))
+        i++;
+    if (i == sizeof h->alike / sizeof *h->alike) {
+        h->more++;
+        return;
+    }
+    if (i == h->alikes)
+        h->alikes++;
+    h->alike[i].earlier = earlier;
+    h->alike[i].later = later;
+    ints_add(k->m->c->arena, &h->alike[i].ranks, (int32_t)k->rank);
+}
+
+/* The hazard to describe; NULL: one like it has been, or there is no room. */
+static struct hazard *add_hazard(struct memory *k, struct hazard h) {
+    for (uint32_t i = 0; i < k->hazard_count; i++) {
+        if (!hazard_alike(k, &k->hazards[i], &h))
+            continue;
+        add_alike(k, &k->hazards[i], h.earlier, h.later);
+        return NULL;
+    }
+    if (k->hazard_count == MOST_HAZARDS)
+        return NULL;
+    k->hazards[k->hazard_count] = h;
+    return &k->hazards[k->hazard_count++];
+}
+
 /* What to write where. Tasks of one group start together, so no wait helps them. */
 static const char *advice(struct memory *k, uint32_t earlier, uint32_t later) {
     struct model *m = k->m;
     uint32_t first = m->t->ranks.data[k->rank].first;
-    if (m->node_of.data[earlier] == m->node_of.data[later])
+    if (same_group_of(k, earlier, later))
         return "both are in one round, put one of them into another";
     return arena_printf(m->c->arena, "nothing orders them, let t%u wait for t%u", later - first,
                         earlier - first);
 }
 
-static void report_race(struct memory *k, uint32_t resource, uint32_t earlier, bool wrote,
-                        uint32_t later, bool writes) {
-    task_report(k->m, later, SEV_ERROR, "rank %u: race on %s: %s %s it and %s %s it; %s", k->rank,
-                resource_name(k, &k->resources.data[resource]), task_name(k->m, earlier),
-                wrote ? "writes" : "reads", task_name(k->m, later), writes ? "writes" : "reads",
-                advice(k, earlier, later));
+static void add_race(struct memory *k, uint32_t resource, uint32_t earlier, bool wrote,
+                     uint32_t later, bool writes) {
+    const struct resource *r = &k->resources.data[resource];
+    struct hazard *h = add_hazard(k, (struct hazard){.kind = HAZARD_RACE,
+                                                     .what = r->what.kind,
+                                                     .wrote = wrote,
+                                                     .writes = writes,
+                                                     .earlier = earlier,
+                                                     .later = later});
+    if (h)
+        h->text = arena_printf(k->m->c->arena, "rank %u: race on %s: %s %s it and %s %s it; %s",
+                               k->rank, resource_name(k, r), task_name(k->m, earlier),
+                               wrote ? "writes" : "reads", task_name(k->m, later),
+                               writes ? "writes" : "reads", advice(k, earlier, later));
 }
 
-static void report_overlap(struct memory *k, uint32_t old, uint32_t user, uint32_t fresh,
-                           uint32_t writer) {
+static void add_overlap(struct memory *k, uint32_t old, uint32_t user, uint32_t fresh,
+                        uint32_t writer) {
     const struct resource *a = &k->resources.data[old], *b = &k->resources.data[fresh];
-    task_report(k->m, writer, SEV_ERROR,
-                "rank %u: %s at %llu and %s at %llu share memory: %s uses the first while %s may "
-                "write the second; %s",
-                k->rank, resource_name(k, a), (unsigned long long)a->offset, resource_name(k, b),
-                (unsigned long long)b->offset, task_name(k->m, user), task_name(k->m, writer),
-                user == writer ? "move one of them" : advice(k, user, writer));
+    struct hazard *h = add_hazard(
+        k, (struct hazard){
+               .kind = HAZARD_OVERLAP, .what = b->what.kind, .earlier = user, .later = writer});
+    if (h)
+        h->text = arena_printf(
+            k->m->c->arena,
+            "rank %u: %s at %llu and %s at %llu share memory: %s uses the first while %s may "
+            "write the second; %s",
+            k->rank, resource_name(k, a), (unsigned long long)a->offset, resource_name(k, b),
+            (unsigned long long)b->offset, task_name(k->m, user), task_name(k->m, writer),
+            user == writer ? "move one of them" : advice(k, user, writer));
 }
+
+static void add_unwritten(struct memory *k, const struct resource *r, uint32_t task) {
+    struct hazard *h = add_hazard(
+        k, (struct hazard){
+               .kind = HAZARD_UNWRITTEN, .what = r->what.kind, .earlier = NONE, .later = task});
+    if (h)
+        h->text = arena_printf(k->m->c->arena,
+                               "rank %u: %s reads %s, which nothing has written before it", k->rank,
+                               task_name(k->m, task), resource_name(k, r));
+}
+
+static void add_taken(struct memory *k, uint32_t resource, uint32_t task) {
+    const struct resource *r = &k->resources.data[resource];
+    uint32_t taker = 0;
+    for (uint32_t i = 0; i < r->cells; i++)
+        if (k->cell_owner.data[r->first_cell + i] != resource + 1)
+            taker = k->cell_owner.data[r->first_cell + i] - 1;
+    const struct resource *by = &k->resources.data[taker];
+    struct hazard *h = add_hazard(k, (struct hazard){.kind = HAZARD_TAKEN,
+                                                     .what = r->what.kind,
+                                                     .earlier = by->written - 1,
+                                                     .later = task});
+    if (h)
+        h->text = arena_printf(
+            k->m->c->arena,
+            "rank %u: %s reads %s at %llu, whose memory %s has overwritten with %s at %llu; "
+            "move one of them",
+            k->rank, task_name(k->m, task), resource_name(k, r), (unsigned long long)r->offset,
+            task_name(k->m, by->written - 1), resource_name(k, by), (unsigned long long)by->offset);
+}
+
+/* "the same with t3 and t6 on rank 1; t4 and t6 on ranks 1, 2" */
+static void note_alikes(struct memory *k, const struct hazard *h) {
+    struct arena *a = k->m->c->arena;
+    const char *text = "the same with ";
+    for (uint32_t i = 0; i < h->alikes; i++) {
+        const char *earlier = h->earlier == NONE || h->alike[i].earlier == h->alike[i].later
+                                  ? ""
+                                  : arena_printf(a, "t%u and ", h->alike[i].earlier);
+        text = arena_printf(a, "%s%s%st%u on %s", text, i ? "; " : "", earlier, h->alike[i].later,
+                            ranks_text(a, &h->alike[i].ranks));
+    }
+    if (h->more)
+        text = arena_printf(a, "%s; and %u more", text, h->more);
+    if (h->alikes)
+        task_report(k->m, h->later, SEV_NOTE, "%s", text);
+}
+
+static void report_hazards(struct memory *k) {
+    for (uint32_t i = 0; i < k->hazard_count && !diag_full(k->m->c->diag); i++) {
+        const struct hazard *h = &k->hazards[i];
+        const char *there = "written here";
+        if (h->kind == HAZARD_RACE && !h->wrote)
+            there = "read here";
+        else if (h->kind == HAZARD_OVERLAP)
+            there = "the first is used here";
+        else if (h->kind == HAZARD_TAKEN)
+            there = "overwritten here";
+        task_report(k->m, h->later, SEV_ERROR, "%s", h->text);
+        if (h->earlier != NONE && h->earlier != h->later)
+            task_note(k->m, h->earlier, there);
+        note_alikes(k, h);
+    }
+}
+
+/* ---- accesses ---- */
 
 static bool read_access(struct memory *k, uint32_t task, struct operand o) {
     uint32_t index = resource_of(k, task, o);
@@ -236,25 +399,13 @@ static bool read_access(struct memory *k, uint32_t task, struct operand o) {
     k->m->accesses++;
     bool ok = true;
     if (!r->written && !r->filled) {
-        task_report(k->m, task, SEV_ERROR,
-                    "rank %u: %s reads %s, which nothing has written before it", k->rank,
-                    task_name(k->m, task), resource_name(k, r));
+        add_unwritten(k, r, task);
         ok = false;
     } else if (r->owned != r->cells) {
-        uint32_t taker = 0;
-        for (uint32_t i = 0; i < r->cells; i++)
-            if (k->cell_owner.data[r->first_cell + i] != index + 1)
-                taker = k->cell_owner.data[r->first_cell + i] - 1;
-        const struct resource *by = &k->resources.data[taker];
-        task_report(
-            k->m, task, SEV_ERROR,
-            "rank %u: %s reads %s at %llu, whose memory %s has overwritten with %s at %llu; "
-            "move one of them",
-            k->rank, task_name(k->m, task), resource_name(k, r), (unsigned long long)r->offset,
-            task_name(k->m, by->written - 1), resource_name(k, by), (unsigned long long)by->offset);
+        add_taken(k, index, task);
         ok = false;
     } else if (r->written && !is_over(k, r->written - 1, task)) {
-        report_race(k, index, r->written - 1, true, task, false);
+        add_race(k, index, r->written - 1, true, task, false);
         ok = false;
     }
     k->used.data[(size_t)index * k->lanes + k->m->t->tasks.data[task].lane] = task + 1;
@@ -275,7 +426,7 @@ static bool check_reuse(struct memory *k, uint32_t index, uint32_t task) {
     if (user == NONE)
         return true;
     bool wrote = k->resources.data[index].written == user + 1;
-    report_race(k, index, user, wrote, task, true);
+    add_race(k, index, user, wrote, task, true);
     return false;
 }
 
@@ -290,7 +441,7 @@ static bool take_cells(struct memory *k, uint32_t index, uint32_t task, bool ok)
         if (owner) {
             uint32_t user = ok ? still_used(k, owner - 1, task) : NONE;
             if (user != NONE) {
-                report_overlap(k, owner - 1, user, index, task);
+                add_overlap(k, owner - 1, user, index, task);
                 ok = false;
             }
             k->resources.data[owner - 1].owned--;
@@ -399,7 +550,7 @@ static bool check_rank(struct memory *k, uint32_t rank) {
     (void)VEC_ADD_N(&k->seq, k->nodes);
     uint32_t in_lane[VALIDATE_MAX_LANES] = {0};
     bool ok = true;
-    for (node_id i = 0; i < k->nodes && !diag_full(m->c->diag); i++) {
+    for (node_id i = 0; i < k->nodes && k->hazard_count < MOST_HAZARDS; i++) {
         node_id node = (node_id)k->edges.data[i];
         uint32_t lane = node_task(m, node)->lane;
         k->seq.data[node - k->first_node] = ++in_lane[lane];
@@ -430,8 +581,10 @@ bool validate_memory(struct model *m) {
     (void)VEC_ADD_N(&k.chunks, (size_t)t->flow->locs * t->slices);
     find_when(&k);
     bool ok = true;
-    for (uint32_t r = 0; r < t->ranks.count && !diag_full(m->c->diag); r++)
+    for (uint32_t r = 0;
+         r < t->ranks.count && !diag_full(m->c->diag) && k.hazard_count < MOST_HAZARDS; r++)
         ok &= check_rank(&k, r);
+    report_hazards(&k);
     VEC_FREE(&k.pieces);
     VEC_FREE(&k.accs);
     VEC_FREE(&k.chunks);

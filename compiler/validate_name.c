@@ -54,23 +54,23 @@ static const char *computed_chunk(struct model *m, const struct task *task) {
     return NULL;
 }
 
-/* The task that fills the piece first, in the order of all lists. */
-static const struct task *writer_of(const struct model *m, uint32_t piece) {
-    for (size_t i = 0; i < m->t->tasks.count; i++) {
+uint32_t piece_writer(const struct model *m, uint32_t piece) {
+    for (uint32_t i = 0; i < m->t->tasks.count; i++) {
         const struct task *task = &m->t->tasks.data[i];
         for (uint32_t j = 0; j < task->outs; j++)
             if (m->t->outs.data[task->first_out + j] == piece)
-                return task;
+                return i;
     }
-    return NULL;
+    return NONE;
 }
 
 static const char *piece_chunk(struct model *m, uint32_t piece) {
     const char *name = encoded_chunk(m, m->t->pieces.data[piece].encoding);
     for (unsigned hops = 0; !name && hops < 64; hops++) {
-        const struct task *writer = writer_of(m, piece);
-        if (!writer)
+        uint32_t by = piece_writer(m, piece);
+        if (by == NONE)
             break;
+        const struct task *writer = &m->t->tasks.data[by];
         if (writer->kind == TASK_COMPUTE)
             return computed_chunk(m, writer);
         const struct message *message = &m->t->messages.data[writer->message];
@@ -155,15 +155,16 @@ const char *group_name(struct model *m, uint32_t index) {
 }
 
 void task_report(struct model *m, uint32_t index, enum severity sev, const char *format, ...) {
-    const struct flow *f = m->t->flow;
     char text[2048];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    uint32_t op = index == NONE ? NONE : m->t->tasks.data[index].op;
-    if (op < f->ops.count && sev != SEV_NOTE)
-        flow_report(m->c->diag, f, &f->ops.data[op], sev, "%s", text);
-    else
-        diag_report(m->c->diag, sev, (struct span){0, 0}, "%s", text);
+    tasks_report(m->c->diag, m->t, index, sev, "%s", text);
+}
+
+void task_note(struct model *m, uint32_t index, const char *text) {
+    const struct task *task = &m->t->tasks.data[index];
+    if (task->at || task->op < m->t->flow->ops.count)
+        task_report(m, index, SEV_NOTE, "%s", text);
 }

@@ -63,6 +63,7 @@ static bool find_leaders(struct model *m, struct grouping *g, const struct rank_
                     "lane",
                     task_rank(m->t, r->first), task_name(m, r->first + before), list[before].lane,
                     task_name(m, r->first + here), list[here].lane);
+        task_note(m, r->first + before, "the other lane is named here");
         ok = false;
         break;
     }
@@ -146,6 +147,13 @@ static void add_edges(struct model *m, struct grouping *g, uint32_t rank, struct
     VEC_PUSH(&m->list_order, forward);
 }
 
+static uint64_t place_key(const struct tasks *t, uint32_t index) {
+    const struct task *task = &t->tasks.data[index];
+    const struct message *x = &t->messages.data[task->message];
+    uint64_t receives = task->kind == TASK_RECV;
+    return receives << 63 | (uint64_t)(receives ? x->src : x->dst) << 32 | task->index;
+}
+
 /* Within a group the messages between the same two ranks have different places. */
 static bool check_places(struct model *m, struct grouping *g) {
     const struct tasks *t = m->t;
@@ -155,26 +163,28 @@ static bool check_places(struct model *m, struct grouping *g) {
         if (end - begin < 2)
             continue;
         VEC_CLEAR(&g->keys);
-        for (uint32_t i = begin; i < end; i++) {
-            const struct task *task = &t->tasks.data[m->members.data[i]];
-            const struct message *x = &t->messages.data[task->message];
-            uint64_t receives = task->kind == TASK_RECV;
-            uint64_t peer = (uint64_t)(receives ? x->src : x->dst);
-            VEC_PUSH(&g->keys, receives << 63 | peer << 32 | task->index);
-        }
+        for (uint32_t i = begin; i < end; i++)
+            VEC_PUSH(&g->keys, place_key(t, m->members.data[i]));
         VEC_CLEAR(&g->spare);
         (void)VEC_ADD_N(&g->spare, g->keys.count);
         validate_sort(g->keys.data, g->spare.data, g->keys.count);
         for (size_t i = 1; i < g->keys.count; i++) {
             if (g->keys.data[i] != g->keys.data[i - 1])
                 continue;
-            uint32_t task = m->members.data[begin], rank = task_rank(t, task);
+            uint32_t ends[2] = {m->members.data[begin], m->members.data[begin]};
+            for (uint32_t j = begin; j < end; j++)
+                if (place_key(t, m->members.data[j]) == g->keys.data[i]) {
+                    ends[0] = ends[1];
+                    ends[1] = m->members.data[j];
+                }
+            uint32_t task = ends[1], rank = task_rank(t, task);
             task_report(m, task, SEV_ERROR,
                         "rank %u: two messages %s rank %llu have index %u in %s: which one is "
                         "which",
                         rank, g->keys.data[i] >> 63 ? "from" : "to",
                         (unsigned long long)(g->keys.data[i] >> 32 & 0x7fffffff),
                         (unsigned)g->keys.data[i], group_name(m, task));
+            task_note(m, ends[0], "the other one is here");
             return false;
         }
     }

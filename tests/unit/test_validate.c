@@ -52,10 +52,12 @@ static struct fixture start(void) {
     x.c = opt_text("pair", pair_text, sizeof pair_text - 1, "", &o);
     assert_true(compilation_ok(x.c));
     x.t = x.c->tasks;
+    for (size_t i = 0; i < x.t->tasks.count; i++)
+        x.t->tasks.data[i].at = 0; /* the text no longer says what they are */
     return x;
 }
 
-/* The messages of validate, each without its severity's colour and place. */
+/* The messages of validate, without colour. */
 static char *verdict(struct compilation *c) {
     char *text = NULL;
     size_t bytes = 0;
@@ -206,6 +208,36 @@ static void rejects_one_encoding_of_two_values(void **state) {
 
 /* ---- rubbish ---- */
 
+/* Tasks of a schedule: at its statements, with the loop values; alike ones are told once. */
+static void points_at_the_statements_of_a_schedule(void **state) {
+    (void)state;
+    static const char text[] = "schedule star() {\n"
+                               "    collective allreduce;\n"
+                               "    inout data[1];\n"
+                               "    for r in 1..N { reduce data[0]@r -> data[0]@0; }\n"
+                               "    copy data[0]@0 -> data[0]@ranks(0..N);\n"
+                               "}\n";
+#define STATEMENT                                            \
+    "    for r in 1..N { reduce data[0]@r -> data[0]@0; }\n" \
+    "                    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
+    struct compile_options o = {
+        .setup = {.ranks = 4, .nodes = 1, .dtype = DTYPE_F32, .redop = REDOP_SUM, .count = 64},
+        .emit_rank = -1};
+    struct fixture x;
+    x.c = compile_text("star.slc", text, sizeof text - 1, &o);
+    assert_true(compilation_ok(x.c));
+    x.t = x.c->tasks;
+    x.t->tasks.data[3].deps = 0; /* rank 0 receives three times, then adds */
+    expect(
+        x,
+        "star.slc:4:21: error: rank 0: race on p0 (data[0]@1): t0 (recv of data[0]@1 from rank "
+        "1) writes it and t3 (reduce of data[0]@0) reads it; nothing orders them, let t3 wait "
+        "for t0\n" STATEMENT "star.slc:4:21: note: with r = 3\n" STATEMENT
+        "star.slc:4:21: note: written here\n" STATEMENT
+        "star.slc:4:21: note: the same with t1 and t3 on rank 0; t2 and t3 on rank 0\n" STATEMENT);
+#undef STATEMENT
+}
+
 static uint64_t next_random(uint64_t *seed) {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -289,6 +321,7 @@ int main(void) {
         cmocka_unit_test(rejects_operands_out_of_bounds),
         cmocka_unit_test(rejects_a_receive_into_what_the_round_sends),
         cmocka_unit_test(rejects_one_encoding_of_two_values),
+        cmocka_unit_test(points_at_the_statements_of_a_schedule),
         cmocka_unit_test(survives_rubbish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
