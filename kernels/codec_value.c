@@ -120,14 +120,15 @@ static void format_param(enum codec_param_kind kind, int64_t value, char *buf, s
     }
 }
 
-/* "4 or 8", "32 to 256 in steps of 32", "0.000001 to 1" */
+/* "4, 6 or 8", "32 to 256 in steps of 32", "0.000001 to 1" */
 static void format_range(const struct codec_param_info *p, char *buf, size_t buf_bytes) {
-    char low[24], high[24];
+    char low[24], middle[24], high[24];
 
     format_param(p->kind, p->low, low, sizeof low);
+    format_param(p->kind, p->low + p->step, middle, sizeof middle);
     format_param(p->kind, p->high, high, sizeof high);
-    if (p->high - p->low == p->step)
-        snprintf(buf, buf_bytes, "%s or %s", low, high);
+    if (p->high - p->low == 2 * p->step)
+        snprintf(buf, buf_bytes, "%s, %s or %s", low, middle, high);
     else if (p->step != 1)
         snprintf(buf, buf_bytes, "%s to %s in steps of %lld", low, high, (long long)p->step);
     else

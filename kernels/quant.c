@@ -1,8 +1,8 @@
 /*
- * quant.c: block-scaled signed integers, 8 or 4 bits.
+ * quant.c: block-scaled signed integers, 8, 6 or 4 bits.
  *
  * Values are cut into blocks, counted from the start of the chunk. With M the largest magnitude of
- * a block and Q = 127 (8 bits) or 7 (4 bits):
+ * a block and Q = 127, 31 or 7 (8, 6 or 4 bits):
  *
  *     scale   = M / Q, an f32, rounded towards zero    so that Q * scale is never above M
  *     inverse = Q / M, an f32, to nearest
@@ -13,11 +13,23 @@
  * every q are 0. A block that holds an infinity or a NaN has no honest value at all: its scale is
  * the canonical NaN and every q is 0, so that all of it decodes to NaN and the loss is seen.
  *
- *     slot    scales: f32 x blocks                      q: signed, 1 byte or 4 bits each
+ *     slot    scales: f32 x blocks                      q: signed, 8, 6 or 4 bits each
  *             +------+------+-- --+------+---------+    +----+----+----+--
  *             |  s0  |  s1  | ... |      | 0 to 16 |    | q0 | q1 | q2 | ...
  *             +------+------+-- --+------+---------+    +----+----+----+--
- *     4 bits: element 2i in the low half of byte i, 2i + 1 in the high half, a missing last one 0.
+ *     8 bits: a byte each
+ *     4 bits: element 2i in the low half of byte i, 2i + 1 in the high half, a missing last one 0
+ *     6 bits: by groups of 1,024 = 4 rows x 32 lanes x 8 elements: a lane of a GPU warp loads 16
+ *             bytes a row, or 32 of f32. It writes its 32 low nibbles with one store of 16 bytes
+ *             and its 32 high pairs of bits with one of 8; no value crosses to another lane:
+ *
+ *                 0                                     512                             768
+ *                 +---------+---------+-- --+-----------+--------+--------+-- --+---------+
+ *                 | lane 0: | lane 1  | ... | lane 31   | lane 0 | lane 1 | ... | lane 31 |
+ *                 | 4 words |         |     |           | 4 u16  |        |     |         |
+ *                 +---------+---------+-- --+-----------+--------+--------+-- --+---------+
+ *
+ *             The last group, of n elements, has ceil(n / 32) lanes; missing elements are 0.
  *
  * Every byte string of the right length is a legal encoding: a decoder computes q * scale whatever
  * they are (q = -128 too), and turns a NaN into the canonical one.
@@ -27,8 +39,16 @@
 
 #include <math.h>
 
-#define BLOCK_MAX 256
+#define BLOCK_MAX 256u
 #define M_LEAST   0x1p-100f
+
+/* 6 bits: what a lane has, and what 32 blocks have, which are whole groups for any block. */
+#define GROUP_ELEMS 1024u
+#define LANE_ELEMS  32u
+#define LANE_BYTES  24u
+#define ROWS        4u
+#define ROW_ELEMS   8u
+#define SPAN_BLOCKS 32u
 
 static uint64_t block_elems(const struct codec_stage *s) {
     return (uint64_t)s->params[1];
@@ -47,7 +67,14 @@ static uint64_t scale_bytes(const struct codec_stage *s, uint64_t elems) {
 
 static uint64_t quant_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems) {
     (void)t;
-    return scale_bytes(s, elems) + (s->params[0] == 8 ? elems : (elems + 1) / 2);
+    switch (s->params[0]) {
+    case 8:
+        return scale_bytes(s, elems) + elems;
+    case 6:
+        return scale_bytes(s, elems) + (elems + LANE_ELEMS - 1) / LANE_ELEMS * LANE_BYTES;
+    default:
+        return scale_bytes(s, elems) + (elems + 1) / 2;
+    }
 }
 
 /*
@@ -59,7 +86,7 @@ static uint64_t quant_bytes(const struct codec_stage *s, enum dtype t, uint64_t 
  */
 static double quant_error_bound(const struct codec_stage *s, enum dtype t, double abs_value,
                                 double block_max) {
-    double q_max = s->params[0] == 8 ? 127 : 7;
+    double q_max = (double)((1 << (s->params[0] - 1)) - 1);
     double step = block_max / q_max;
     double decoded = fmin(block_max, abs_value + step);
     double error = step * (0.5 + q_max * 0x1p-22) + decoded * 0x1p-24 + 0x1p-150;
@@ -161,12 +188,60 @@ VECTOR_BODY void split_nibbles(const uint8_t *restrict in, uint32_t count, int8_
         q[count - 1] = (int8_t)(((in[count / 2] & 15) ^ 8) - 8);
 }
 
+/* One group of 6-bit integers, count of them, the rest of its lanes 0; the bytes it takes. q has
+ * room for all lanes. */
+VECTOR_BODY uint32_t join_sixes(int8_t *restrict q, uint32_t count, uint8_t *restrict out) {
+    uint32_t lanes = (count + LANE_ELEMS - 1) / LANE_ELEMS;
+    any_u32 *nibbles = (any_u32 *)out;
+    any_u16 *pairs = (any_u16 *)(out + 16 * lanes);
+
+    memset(q + count, 0, lanes * LANE_ELEMS - count);
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        for (uint32_t row = 0; row < ROWS; row++) {
+            uint64_t eight, low, high;
+
+            memcpy(&eight, q + (row * lanes + lane) * ROW_ELEMS, sizeof eight);
+            low = eight & UINT64_C(0x0f0f0f0f0f0f0f0f); /* a nibble a byte, closed up in steps */
+            low = (low | low >> 4) & UINT64_C(0x00ff00ff00ff00ff);
+            low = (low | low >> 8) & UINT64_C(0x0000ffff0000ffff);
+            high = eight >> 4 & UINT64_C(0x0303030303030303);
+            high = (high | high >> 6) & UINT64_C(0x000f000f000f000f);
+            high = (high | high >> 12) & UINT64_C(0x000000ff000000ff);
+            nibbles[lane * ROWS + row] = (uint32_t)(low | low >> 16);
+            pairs[lane * ROWS + row] = (uint16_t)(high | high >> 24);
+        }
+    return lanes * LANE_BYTES;
+}
+
+/* The reverse: all lanes of the group into q; the bytes it took. */
+VECTOR_BODY uint32_t split_sixes(const uint8_t *restrict in, uint32_t count, int8_t *restrict q) {
+    uint32_t lanes = (count + LANE_ELEMS - 1) / LANE_ELEMS;
+    const any_u32 *nibbles = (const any_u32 *)in;
+    const any_u16 *pairs = (const any_u16 *)(in + 16 * lanes);
+
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        for (uint32_t row = 0; row < ROWS; row++) {
+            uint64_t low = nibbles[lane * ROWS + row], high = pairs[lane * ROWS + row], eight;
+
+            low = (low | low << 16) & UINT64_C(0x0000ffff0000ffff);
+            low = (low | low << 8) & UINT64_C(0x00ff00ff00ff00ff);
+            low = (low | low << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+            high = (high | high << 24) & UINT64_C(0x000000ff000000ff);
+            high = (high | high << 12) & UINT64_C(0x000f000f000f000f);
+            high = (high | high << 6) & UINT64_C(0x0303030303030303);
+            eight = low | high << 4;
+            eight = (eight ^ UINT64_C(0x2020202020202020)) + UINT64_C(0x6060606060606060);
+            eight ^= UINT64_C(0x8080808080808080); /* the sign of bit 5 into 6 and 7 */
+            memcpy(q + (row * lanes + lane) * ROW_ELEMS, &eight, sizeof eight);
+        }
+    return lanes * LANE_BYTES;
+}
+
 /* ---- a piece ---- */
 
 struct quant_piece {
     uint64_t elems;
-    uint32_t block;
-    bool nibbles;
+    uint32_t block, bits;
     any_f32 *scales;
     uint8_t *q;
 };
@@ -176,7 +251,7 @@ VECTOR_BODY void encode_loop(enum dtype t, const void *src, const struct quant_p
         uint32_t count = p->elems - at < p->block ? (uint32_t)(p->elems - at) : p->block;
         int8_t q[BLOCK_MAX];
 
-        if (p->nibbles) {
+        if (p->bits == 4) {
             p->scales[b] = encode_block(t, src, at, count, 7, q);
             join_nibbles(q, count, p->q + at / 2);
         } else {
@@ -190,7 +265,7 @@ VECTOR_BODY void decode_loop(enum dtype t, const struct quant_piece *p, void *ds
         uint32_t count = p->elems - at < p->block ? (uint32_t)(p->elems - at) : p->block;
         int8_t q[BLOCK_MAX];
 
-        if (p->nibbles) {
+        if (p->bits == 4) {
             split_nibbles(p->q + at / 2, count, q);
             decode_block(t, q, p->scales[b], count, dst, at);
         } else {
@@ -199,22 +274,69 @@ VECTOR_BODY void decode_loop(enum dtype t, const struct quant_piece *p, void *ds
     }
 }
 
+/* 6 bits: 32 blocks at a time, since blocks and groups do not begin together otherwise. */
+VECTOR_BODY void encode_sixes(enum dtype t, const void *src, const struct quant_piece *p) {
+    int8_t q[SPAN_BLOCKS * BLOCK_MAX];
+    uint32_t span = SPAN_BLOCKS * p->block;
+    uint8_t *out = p->q;
+
+    for (uint64_t at = 0, b = 0; at < p->elems; at += span) {
+        uint32_t here = p->elems - at < span ? (uint32_t)(p->elems - at) : span;
+
+        for (uint32_t i = 0; i < here; i += p->block, b++)
+            p->scales[b] =
+                encode_block(t, src, at + i, here - i < p->block ? here - i : p->block, 31, q + i);
+        for (uint32_t i = 0; i < here; i += GROUP_ELEMS)
+            out += join_sixes(q + i, here - i < GROUP_ELEMS ? here - i : GROUP_ELEMS, out);
+    }
+}
+
+VECTOR_BODY void decode_sixes(enum dtype t, const struct quant_piece *p, void *dst) {
+    int8_t q[SPAN_BLOCKS * BLOCK_MAX];
+    uint32_t span = SPAN_BLOCKS * p->block;
+    const uint8_t *in = p->q;
+
+    for (uint64_t at = 0, b = 0; at < p->elems; at += span) {
+        uint32_t here = p->elems - at < span ? (uint32_t)(p->elems - at) : span;
+
+        for (uint32_t i = 0; i < here; i += GROUP_ELEMS)
+            in += split_sixes(in, here - i < GROUP_ELEMS ? here - i : GROUP_ELEMS, q + i);
+        for (uint32_t i = 0; i < here; i += p->block, b++)
+            decode_block(t, q + i, p->scales[b], here - i < p->block ? here - i : p->block, dst,
+                         at + i);
+    }
+}
+
+VECTOR_BODY void encode_typed(enum dtype t, const void *src, const struct quant_piece *p) {
+    if (p->bits == 6)
+        encode_sixes(t, src, p);
+    else
+        encode_loop(t, src, p);
+}
+
+VECTOR_BODY void decode_typed(enum dtype t, const struct quant_piece *p, void *dst) {
+    if (p->bits == 6)
+        decode_sixes(t, p, dst);
+    else
+        decode_loop(t, p, dst);
+}
+
 VECTOR_BODY void encode_any(enum dtype t, const void *src, const struct quant_piece *p) {
     if (t == DTYPE_F32)
-        encode_loop(DTYPE_F32, src, p);
+        encode_typed(DTYPE_F32, src, p);
     if (t == DTYPE_F16)
-        encode_loop(DTYPE_F16, src, p);
+        encode_typed(DTYPE_F16, src, p);
     if (t == DTYPE_BF16)
-        encode_loop(DTYPE_BF16, src, p);
+        encode_typed(DTYPE_BF16, src, p);
 }
 
 VECTOR_BODY void decode_any(enum dtype t, const struct quant_piece *p, void *dst) {
     if (t == DTYPE_F32)
-        decode_loop(DTYPE_F32, p, dst);
+        decode_typed(DTYPE_F32, p, dst);
     if (t == DTYPE_F16)
-        decode_loop(DTYPE_F16, p, dst);
+        decode_typed(DTYPE_F16, p, dst);
     if (t == DTYPE_BF16)
-        decode_loop(DTYPE_BF16, p, dst);
+        decode_typed(DTYPE_BF16, p, dst);
 }
 
 static void encode_plain(enum dtype t, const void *src, const struct quant_piece *p) {
@@ -237,7 +359,7 @@ static struct quant_piece piece_at(const struct codec_stage *s, uint64_t elems, 
     return (struct quant_piece){
         .elems = elems,
         .block = (uint32_t)block_elems(s),
-        .nibbles = s->params[0] == 4,
+        .bits = (uint32_t)s->params[0],
         .scales = (any_f32 *)slot,
         .q = slot + scale_bytes(s, elems),
     };

@@ -12,9 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static const char *const texts[] = {"none",         "cast(bf16)",   "cast(f16)",    "cast(e4m3)",
-                                    "cast(e5m2)",   "quant(8)",     "quant(4)",     "quant(8, 32)",
-                                    "quant(4, 32)", "quant(4, 96)", "quant(8, 256)"};
+static const char *const texts[] = {"none",         "cast(bf16)",   "cast(f16)", "cast(e4m3)",
+                                    "cast(e5m2)",   "quant(8)",     "quant(4)",  "quant(8, 32)",
+                                    "quant(4, 32)", "quant(4, 96)", "quant(6)",  "quant(6, 96)",
+                                    "quant(8, 256)"};
 
 /* The most elements whose encoding fits. */
 static uint64_t elems_in(const struct codec *c, enum dtype t, uint64_t slot_bytes) {

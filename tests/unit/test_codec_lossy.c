@@ -5,10 +5,10 @@
 #include "tests/unit/codec_test.h"
 
 static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-static const char *const lossy[] = {"cast(bf16)",       "cast(f16)",        "cast(e4m3)",
-                                    "cast(e5m2)",       "quant(8)",         "quant(4)",
-                                    "quant(8, 32)",     "quant(4, 256)",    "quant(8, 96)",
-                                    "cast(f16) | pack", "cast(bf16) | pack"};
+static const char *const lossy[] = {
+    "cast(bf16)",    "cast(f16)",     "cast(e4m3)",   "cast(e5m2)",       "quant(8)",
+    "quant(6)",      "quant(4)",      "quant(8, 32)", "quant(6, 32)",     "quant(6, 96)",
+    "quant(6, 256)", "quant(4, 256)", "quant(8, 96)", "cast(f16) | pack", "cast(bf16) | pack"};
 #define COMPOSED_COUNT 2 /* at the end */
 
 static double value_of(enum dtype t, uint64_t bits) {
@@ -417,13 +417,69 @@ static void quant_has_the_documented_bytes(void **state) {
     assert_int_equal(slot[16], 0x07);
 }
 
+/* q of element e, found in the slot by the formula of FORMAT.md alone. */
+static int32_t six_bits_at(const uint8_t *q, uint64_t elems, uint64_t e) {
+    uint64_t group = e / 1024, left = elems - group * 1024;
+    uint64_t lanes = left < 1024 ? (left + 31) / 32 : 32, r = e % 1024;
+    uint64_t j = r % 8, lane = r / 8 % lanes, row = r / 8 / lanes;
+    const uint8_t *at = q + group * 768;
+    uint32_t word, value;
+    uint16_t pairs;
+
+    memcpy(&word, at + 16 * lane + 4 * row, sizeof word);
+    memcpy(&pairs, at + 16 * lanes + 8 * lane + 2 * row, sizeof pairs);
+    value = (word >> 4 * j & 15) | (pairs >> 2 * j & 3u) << 4;
+    return value < 32 ? (int32_t)value : (int32_t)value - 64;
+}
+
+/* Blocks whose scale is 1, so that every q is the value itself: all of them where they should be,
+ * for lengths around a lane, a group and a span, and blocks that groups cut. */
+static void quant_6_has_the_documented_places(void **state) {
+    static const uint64_t lengths[] = {1,    7,    31,   32,   33,   255,  1000, 1023,
+                                       1024, 1025, 2049, 3072, 3073, 4000, 9000};
+    static const char *const texts[] = {"quant(6, 32)", "quant(6)", "quant(6, 96)",
+                                        "quant(6, 256)"};
+
+    (void)state;
+    for (size_t n = 0; n < ARRAY_LENGTH(lengths); n++)
+        for (size_t k = 0; k < ARRAY_LENGTH(texts); k++) {
+            struct codec c = codec_of(texts[k]);
+            uint64_t elems = lengths[n], block = codec_slice_unit(&c, DTYPE_F32), seed = n;
+            uint64_t blocks = (elems + block - 1) / block, scales = (4 * blocks + 15) / 16 * 16;
+            uint64_t lanes = (elems + 31) / 32, bytes = codec_slot_bytes(&c, DTYPE_F32, elems);
+            float *src = exact_alloc(elems * sizeof *src), *back = exact_alloc(elems * sizeof *src);
+            uint8_t *slot = exact_alloc(bytes);
+            const char *reason;
+
+            assert_int_equal(bytes, scales + 24 * lanes);
+            for (uint64_t i = 0; i < elems; i++)
+                src[i] = i % block == 0 ? 31.0f : (float)(int32_t)(next_random(&seed) % 63) - 31.0f;
+            memset(slot, 0xff, bytes);
+            codec_encode(&c, DTYPE_F32, src, elems, slot, bytes, NULL, NULL);
+            for (uint64_t i = 0; i < elems; i++)
+                assert_int_equal(six_bits_at(slot + scales, elems, i), (int32_t)src[i]);
+            for (uint64_t i = elems; i < elems / 1024 * 1024 + (lanes - elems / 1024 * 32) * 32;
+                 i++)
+                assert_int_equal(six_bits_at(slot + scales, elems, i), 0);
+            codec_decode(&c, DTYPE_F32, slot, bytes, elems, back, NULL, &reason);
+            assert_memory_equal(src, back, elems * sizeof *src);
+            memset(slot + scales, 0, 24 * lanes); /* and the one that no encoder makes */
+            slot[scales + 16 * (lanes < 32 ? lanes : 32)] = 2;
+            codec_decode(&c, DTYPE_F32, slot, bytes, elems, back, NULL, &reason);
+            assert_true(back[0] == -32.0f);
+            free(slot);
+            free(back);
+            free(src);
+        }
+}
+
 static void an_infinite_or_nan_block_decodes_to_nan_alone(void **state) {
     static const uint32_t bad[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffc00000};
 
     (void)state;
     for (size_t n = 0; n < ARRAY_LENGTH(bad); n++)
-        for (int bits = 4; bits <= 8; bits += 4) {
-            struct codec c = codec_of(bits == 8 ? "quant(8)" : "quant(4)");
+        for (int bits = 4; bits <= 8; bits += 2) {
+            struct codec c = codec_of(bits == 8 ? "quant(8)" : bits == 6 ? "quant(6)" : "quant(4)");
             uint32_t src[192], back[192];
 
             for (uint32_t i = 0; i < 192; i++)
@@ -449,11 +505,12 @@ static void tiny_blocks_become_zero_and_zero_stays(void **state) {
 }
 
 static void quant_never_exceeds_the_largest_magnitude(void **state) {
-    struct codec c = codec_of("quant(8)");
+    const struct codec codecs[] = {codec_of("quant(8)"), codec_of("quant(6)"),
+                                   codec_of("quant(4)")};
     uint64_t seed = 5;
 
     (void)state;
-    for (int round = 0; round < 2000; round++) {
+    for (int round = 0; round < 3000; round++) {
         float src[64], back[64], most = 0;
 
         fill_pattern(DTYPE_F32, PATTERN_RANDOM_BITS, src, 64, next_random(&seed));
@@ -462,7 +519,7 @@ static void quant_never_exceeds_the_largest_magnitude(void **state) {
                 src[i] = 3.4028235e38f;
             most = fmaxf(most, fabsf(src[i]));
         }
-        run_codec(&c, DTYPE_F32, src, 64, back);
+        run_codec(&codecs[round % 3], DTYPE_F32, src, 64, back);
         for (int i = 0; i < 64; i++)
             assert_true(fabsf(back[i]) <= most);
     }
@@ -512,6 +569,7 @@ int main(void) {
         cmocka_unit_test(a_cast_to_the_own_type_moves_bits),
         cmocka_unit_test(a_composition_is_both_stages),
         cmocka_unit_test(quant_has_the_documented_bytes),
+        cmocka_unit_test(quant_6_has_the_documented_places),
         cmocka_unit_test(an_infinite_or_nan_block_decodes_to_nan_alone),
         cmocka_unit_test(tiny_blocks_become_zero_and_zero_stays),
         cmocka_unit_test(quant_never_exceeds_the_largest_magnitude),

@@ -24,6 +24,7 @@ static void canonical_text_parses_back(void **state) {
     check_text("cast(float8_e5m2) | none", "cast(e5m2)");
     check_text("quant(8)", "quant(8)");
     check_text("quant(8, 64)", "quant(8)");
+    check_text("quant(6, 64)", "quant(6)");
     check_text("quant(4,256)", "quant(4, 256)");
     check_text("pack", "pack");
     check_text("pack(0.720)", "pack(0.72)");
@@ -57,14 +58,14 @@ static void nonsense_is_refused_with_a_reason(void **state) {
     check_refused("none(1)", "'none' takes no arguments");
     check_refused("pack(1, 2)", "'pack' takes at most 1 argument, got 2");
     check_refused("quant(1, 2, 3)", "'quant' takes at most 2 arguments, got 3");
-    check_refused("quant", "'quant' needs its bits: bits a value: 8 or 4");
+    check_refused("quant", "'quant' needs its bits: bits a value: 8, 6 or 4");
     check_refused("cast", "'cast' needs its type: bf16, f16, e4m3 or e5m2");
     check_refused("cast(8)",
                   "the type of 'cast' is a name (bf16, f16, e4m3 or e5m2), not a number");
     check_refused("cast(fp9)", "the type of 'cast' must be bf16, f16, e4m3 or e5m2, not 'fp9'");
     check_refused("cast(f32)", "the type of 'cast' must be bf16, f16, e4m3 or e5m2");
-    check_refused("quant(6)", "the bits of 'quant' must be 4 or 8");
-    check_refused("quant(bf16)", "the bits of 'quant' is a number (4 or 8), not 'bf16'");
+    check_refused("quant(5)", "the bits of 'quant' must be 4, 6 or 8");
+    check_refused("quant(bf16)", "the bits of 'quant' is a number (4, 6 or 8), not 'bf16'");
     check_refused("quant(8, 48)", "the block of 'quant' must be 32 to 256 in steps of 32");
     check_refused("quant(8, 32.5)", "the block of 'quant' must be 32 to 256 in steps of 32");
     check_refused("pack(0)", "the budget of 'pack' must be 0.000001 to 1");
@@ -172,7 +173,8 @@ static void slots_have_the_documented_sizes(void **state) {
     struct codec none = codec_none(), pack = codec_of("pack"), budget = codec_of("pack(0.72)"),
                  full = codec_of("pack(1)"), cast = codec_of("cast(bf16)"),
                  mixed = codec_of("cast(bf16) | pack(0.72)"), q8 = codec_of("quant(8)"),
-                 q4 = codec_of("quant(4, 32)"), fp8 = codec_of("cast(e5m2)");
+                 q4 = codec_of("quant(4, 32)"), fp8 = codec_of("cast(e5m2)"),
+                 q6 = codec_of("quant(6)");
 
     (void)state;
     assert_int_equal(codec_slot_bytes(&none, DTYPE_F64, 1000), 8000);
@@ -182,6 +184,8 @@ static void slots_have_the_documented_sizes(void **state) {
     assert_int_equal(codec_slot_bytes(&q8, DTYPE_F32, 1001), 64 + 1001);
     assert_int_equal(codec_slot_bytes(&q4, DTYPE_BF16, 1001), 128 + 501);
     assert_int_equal(codec_slot_bytes(&q8, DTYPE_F32, 1), 16 + 1);
+    assert_int_equal(codec_slot_bytes(&q6, DTYPE_F32, 1), 16 + 24);
+    assert_int_equal(codec_slot_bytes(&q6, DTYPE_BF16, 1025), 80 + 768 + 24);
     /* header, 13 tiles and 98 groups of 4 bytes to a multiple of 32, raw to a multiple of 32 */
     assert_int_equal(codec_slot_bytes(&pack, DTYPE_BF16, 100000), 32 + 448 + 200000);
     assert_int_equal(codec_slot_bytes(&budget, DTYPE_BF16, 100000), 32 + 144000);
