@@ -85,11 +85,7 @@ enum style { STYLE_BOLD, STYLE_GOOD, STYLE_BAD, STYLE_DIM };
 const char *style_on(bool colour, enum style s);
 const char *style_off(bool colour);
 
-#define NUMBER_TEXT_BYTES 32
-/* "1,536", "192 KiB", "1.4 ms"; into buf, which is returned. */
-char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n);
-char *format_count(char buf[NUMBER_TEXT_BYTES], uint64_t n, const char *noun); /* "1 rank" */
-char *format_bytes(char buf[NUMBER_TEXT_BYTES], uint64_t bytes);
+/* "1.4 ms"; into buf, which is returned. Integers and bytes: compiler/ir.h. */
 char *format_seconds(char buf[NUMBER_TEXT_BYTES], double seconds);
 
 /* "  proved  NAME  DETAIL" lines, names and details in columns of their own. */

@@ -1,4 +1,4 @@
-/* What a terminal sees: colour, one line of progress, numbers for people. */
+/* What a terminal sees: colour, one line of progress, times for people. */
 #include "cli/cli.h"
 
 #include <math.h>
@@ -44,26 +44,6 @@ const char *style_off(bool colour) {
     return colour ? "\033[0m" : "";
 }
 
-char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n) {
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
-    char *out = buf;
-    for (int i = 0; i < length; i++) {
-        if (i && (length - i) % 3 == 0) {
-            *out++ = ',';
-        }
-        *out++ = digits[i];
-    }
-    *out = 0;
-    return buf;
-}
-
-char *format_count(char buf[NUMBER_TEXT_BYTES], uint64_t n, const char *noun) {
-    size_t length = strlen(format_integer(buf, n));
-    snprintf(buf + length, NUMBER_TEXT_BYTES - length, " %s%s", noun, n == 1 ? "" : "s");
-    return buf;
-}
-
 void print_proved(const struct compilation *c, bool colour) {
     int width = 0;
     for (size_t i = 0; i < c->proved.count; i++) {
@@ -76,18 +56,6 @@ void print_proved(const struct compilation *c, bool colour) {
                width, p->name, style_on(colour, STYLE_DIM), p->detail ? p->detail : "",
                style_off(colour));
     }
-}
-
-char *format_bytes(char buf[NUMBER_TEXT_BYTES], uint64_t bytes) {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    double n = (double)bytes;
-    size_t unit = 0;
-    while (n >= 1024 && unit + 1 < sizeof units / sizeof *units) {
-        n /= 1024;
-        unit++;
-    }
-    snprintf(buf, NUMBER_TEXT_BYTES, unit == 0 || n >= 100 ? "%.0f %s" : "%.1f %s", n, units[unit]);
-    return buf;
 }
 
 char *format_seconds(char buf[NUMBER_TEXT_BYTES], double seconds) {

@@ -582,11 +582,12 @@ bool verify_finals(struct compilation *c, const uint32_t *final, const char *wha
     struct proof proof;
     if (!finals_prove(c, final, &proof))
         return false;
-    struct property property = {
-        what_is_proved,
-        arena_printf(c->arena, "%llu chunks in %llu places, %llu contributions",
-                     (unsigned long long)proof.demands, (unsigned long long)proof.holders,
-                     (unsigned long long)proof.inputs)};
+    char chunks[NUMBER_TEXT_BYTES], places[NUMBER_TEXT_BYTES], inputs[NUMBER_TEXT_BYTES];
+    struct property property = {what_is_proved,
+                                arena_printf(c->arena, "%s in %s, %s",
+                                             format_count(chunks, proof.demands, "chunk"),
+                                             format_count(places, proof.holders, "place"),
+                                             format_count(inputs, proof.inputs, "contribution"))};
     VEC_PUSH(&c->proved, property);
     return true;
 }

@@ -376,6 +376,14 @@ void tasks_print(const struct tasks *t, int32_t rank /* -1: all */, FILE *out);
 struct tasks *tasks_parse(struct arena *a, struct sources *s, struct diag *d, const char *name,
                           const char *text, size_t bytes);
 
+/* ---- number.c ----------------------------------------------------------------------------- */
+
+#define NUMBER_TEXT_BYTES 48
+/* "1,536", "1 rank", "8 ranks", "192 KiB"; into buf, which is returned. */
+char *format_integer(char buf[NUMBER_TEXT_BYTES], uint64_t n);
+char *format_count(char buf[NUMBER_TEXT_BYTES], uint64_t n, const char *noun);
+char *format_bytes(char buf[NUMBER_TEXT_BYTES], uint64_t bytes);
+
 /* ---- pipeline.c --------------------------------------------------------------------------- */
 
 /* One proved property, in words: "every contribution exactly once", "8 ranks x 8 chunks". */

@@ -486,15 +486,19 @@ static void report_proofs(struct model *m) {
         if (t->ranks.data[r].unshared_bytes > unshared)
             unshared = t->ranks.data[r].unshared_bytes;
     }
+    char a[NUMBER_TEXT_BYTES], b[NUMBER_TEXT_BYTES], x[NUMBER_TEXT_BYTES], y[NUMBER_TEXT_BYTES];
     prove(c, "no deadlock",
-          arena_printf(c->arena, "%zu tasks, %zu messages, %u rounds, %zu ranks", t->tasks.count,
-                       t->messages.count, t->rounds[0] + t->rounds[1], t->ranks.count));
+          arena_printf(c->arena, "%s, %s, %s, %s", format_count(a, t->tasks.count, "task"),
+                       format_count(b, t->messages.count, "message"),
+                       format_count(x, (uint64_t)t->rounds[0] + t->rounds[1], "round"),
+                       format_count(y, t->ranks.count, "rank")));
     prove(c, "no race",
-          arena_printf(c->arena, "%llu accesses in %u lanes, %zu explicit waits",
-                       (unsigned long long)m->accesses, t->lanes, t->deps.count));
+          arena_printf(c->arena, "%s access%s in %s, %s", format_integer(a, m->accesses),
+                       m->accesses == 1 ? "" : "es", format_count(b, t->lanes, "lane"),
+                       format_count(x, t->deps.count, "explicit wait")));
     prove(c, "no overlap in use",
-          arena_printf(c->arena, "arena of at most %llu bytes a rank, %llu without reuse",
-                       (unsigned long long)shared, (unsigned long long)unshared));
+          arena_printf(c->arena, "arena of at most %s a rank, %s without reuse",
+                       format_bytes(a, shared), format_bytes(b, unshared)));
 }
 
 /* Asks the guard for all that the pass will hold, so that the limit speaks up while nothing is

@@ -61,24 +61,21 @@ static bool has_stateful_codec(const struct flow *f) {
     return false;
 }
 
-static const char *plural(uint64_t n) {
-    return n == 1 ? "" : "s";
-}
-
 static void add_properties(struct compilation *c, const struct proof *p) {
     const struct flow *f = c->flow;
     struct arena *a = c->arena;
-    typedef unsigned long long ull;
-    add_property(c, "chunks in bounds",
-                 arena_printf(a, "%u chunk%s moved, none empty when read", f->transfers,
-                              plural(f->transfers)));
+    char n[NUMBER_TEXT_BYTES], k[NUMBER_TEXT_BYTES];
+    add_property(
+        c, "chunks in bounds",
+        arena_printf(a, "%s moved, none empty when read", format_count(n, f->transfers, "chunk")));
     add_property(c, "every contribution exactly once",
-                 arena_printf(a, "%llu result%s, %llu contribution%s", (ull)p->demands,
-                              plural(p->demands), (ull)p->inputs, plural(p->inputs)));
+                 arena_printf(a, "%s, %s", format_count(n, p->demands, "result"),
+                              format_count(k, p->inputs, "contribution")));
     if (p->replicated)
         add_property(c, "replicas identical",
-                     arena_printf(a, "%llu result%s in %llu places, bit for bit",
-                                  (ull)p->replicated, plural(p->replicated), (ull)p->copies));
+                     arena_printf(a, "%s in %s, bit for bit",
+                                  format_count(n, p->replicated, "result"),
+                                  format_count(k, p->copies, "place")));
     add_property(c, "deterministic",
                  has_stateful_codec(f) ? "one order of addition, codecs follow their seeds"
                                        : "one order of addition, whatever the timing");
