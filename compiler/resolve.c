@@ -162,6 +162,8 @@ static void report_unknown(struct resolver *r, const struct expr *x, enum type w
     const char *what = want == TYPE_CODEC ? "codec" : want == TYPE_BUFFER ? "buffer" : "name";
     resolve_error(r, x->span, "unknown %s '%s'%s", what, x->name,
                   scope_suggest(r->scope, x->name, wanted));
+    if (!strcmp(x->name, "all") && wanted == WANTED_VALUE)
+        diag_report(r->diag, SEV_NOTE, x->span, "the group of all ranks is 'ranks(0..N)'");
 }
 
 static struct code *resolve_name(struct resolver *r, const struct expr *x, enum type want) {

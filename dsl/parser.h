@@ -57,6 +57,7 @@ struct parser {
     bool said_unclosed;
     struct token open[MAX_DEPTH]; /* brackets */
     unsigned opened;
+    struct token chunk_at;  /* the last '@' of the current statement; kind 0: none */
     struct token innermost; /* open bracket before the current token; kind 0: none */
 
     /* grammar */

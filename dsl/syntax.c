@@ -49,8 +49,12 @@ bool syntax_note_token(struct parser *p, int kind, struct span at) {
     p->current = (struct token){kind, at};
     if (is_boundary(p->previous.kind))
         p->boundary = p->previous.at.end;
-    if (p->at_statement)
+    if (p->at_statement) {
         p->statement = p->current;
+        p->chunk_at.kind = 0;
+    }
+    if (kind == T_AT)
+        p->chunk_at = p->current;
     p->at_statement = is_boundary(kind) || kind == T_START_FILE || kind == T_START_EXPR;
     return track_brackets(p, kind, at);
 }
@@ -162,6 +166,50 @@ static bool keyword_as_name(struct parser *p, const struct syntax_error *e) {
         return false;
     diag_report(p->diag, SEV_ERROR, p->current.at, "'%s' is a keyword and cannot be a name",
                 text_of(p, p->current));
+    return true;
+}
+
+static bool is_operator(const char *token) {
+    static const char *const operators[] = {"+", "-", "*", "/", "%", "<<", ">>",
+                                            "<", ">", "&", "^", "|", "?"};
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
+        if (strcmp(token, operators[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Where the expression that was meant after '@' ends, as far as the line goes. */
+static src_pos end_of_rank(const struct parser *p) {
+    size_t at = p->chunk_at.at.end - p->base, end = at;
+    for (unsigned open = 0; at < p->bytes && !strchr(";{}#\n", p->text[at]); at++) {
+        const char *rest = p->text + at;
+        if (!open && (p->bytes - at >= 2) && (!memcmp(rest, "->", 2) || !memcmp(rest, "==", 2)))
+            break;
+        if (!open && p->bytes - at >= 4 && (!memcmp(rest, " via", 4) || !memcmp(rest, " for", 4)))
+            break;
+        if (*rest == '(' || *rest == '[')
+            open++;
+        if (*rest == ')' || *rest == ']') {
+            if (!open)
+                break;
+            open--;
+        }
+        if (!strchr(" \t\r", *rest))
+            end = at + 1;
+    }
+    return p->base + (src_pos)end;
+}
+
+/* copy data[c]@r - 1 -> ...: the rank ends at the operator. */
+static bool rank_without_brackets(struct parser *p, const struct syntax_error *e) {
+    bool after_chunk =
+        expects(e, "->") || expects(e, "via") || expects(e, "==") || expects(e, "for");
+    if (!p->chunk_at.kind || !after_chunk || !expects(e, "[") || !is_operator(e->found))
+        return false;
+    say(p, p->current.at, "an expression after '@' needs brackets");
+    struct token rank = {.at = {p->chunk_at.at.end, end_of_rank(p)}};
+    if (rank.at.end > p->current.at.end)
+        diag_report(p->diag, SEV_NOTE, rank.at, "write '@(%s)'", text_of(p, rank));
     return true;
 }
 
@@ -360,6 +408,19 @@ static bool missing_name(struct parser *p, const struct syntax_error *e) {
     return true;
 }
 
+/* What other languages call it. */
+static const char *usual_verb(const char *name) {
+    static const char *const verbs[][2] = {
+        {"send", "copy"},    {"recv", "copy"},     {"receive", "copy"}, {"move", "copy"},
+        {"put", "copy"},     {"get", "copy"},      {"push", "copy"},    {"pull", "copy"},
+        {"forward", "copy"}, {"transfer", "copy"}, {"add", "reduce"},   {"accumulate", "reduce"},
+    };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(verbs[i][0], name) == 0)
+            return verbs[i][1];
+    return NULL;
+}
+
 /* A statement that began with a name and went on as no call does. */
 static bool not_a_call(struct parser *p, const struct syntax_error *e) {
     static const char *const keywords[] = {
@@ -370,7 +431,8 @@ static bool not_a_call(struct parser *p, const struct syntax_error *e) {
         p->previous.at.begin != p->statement.at.begin)
         return false;
     const char *name = text_of(p, p->previous);
-    const char *near = nearest_name(name, keywords);
+    const char *verb = found(e, "name") ? usual_verb(name) : NULL;
+    const char *near = verb ? verb : nearest_name(name, keywords);
     if (found(e, "="))
         diag_report(p->diag, SEV_ERROR, p->previous.at, "expected 'let' before '%s'", name);
     else if (found(e, "["))
@@ -432,10 +494,11 @@ void syntax_report(struct parser *p, const struct syntax_error *e) {
         return;
     }
     bool spoken = unclosed_block(p, e) || assignment(p, e) || keyword_as_name(p, e) ||
-                  chunk_reference(p, e) || missing_semicolon(p, e) || missing_range(p, e) ||
-                  missing_in(p, e) || missing_body(p, e) || missing_colon(p, e) ||
-                  missing_parameter(p, e) || missing_expression(p, e) || missing_bracket(p, e) ||
-                  missing_name(p, e) || not_a_call(p, e) || not_a_statement(p, e);
+                  rank_without_brackets(p, e) || chunk_reference(p, e) || missing_semicolon(p, e) ||
+                  missing_range(p, e) || missing_in(p, e) || missing_body(p, e) ||
+                  missing_colon(p, e) || missing_parameter(p, e) || missing_expression(p, e) ||
+                  missing_bracket(p, e) || missing_name(p, e) || not_a_call(p, e) ||
+                  not_a_statement(p, e);
     if (!spoken)
         anything_else(p, e);
     if (diag_full(p->diag))
