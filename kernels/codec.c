@@ -10,7 +10,7 @@
  * A stage that leaves data of this type as it is (none; a cast to the type itself) is skipped
  * unless it is the last one.
  */
-#include "kernels/codec_ops.h"
+#include "kernels/bounded.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -183,33 +183,41 @@ double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, 
 
 /* ---- sizes ---- */
 
+/* A piece that a bounded codec leaves raw. */
+static bool goes_raw(const struct codec *c, uint64_t elems) {
+    return codec_ops_of(last_stage(c)->kind)->magic != 0 && bounded_goes_raw(elems);
+}
+
 uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     const struct codec_stage *s = last_stage(c);
+    const struct codec_ops *ops = codec_ops_of(s->kind);
 
-    if (elems == 0)
-        return 0;
+    t = last_type(c, t);
     if (elems > CODEC_MAX_ELEMS)
         return CODEC_SIZE_ERROR;
-    return codec_ops_of(s->kind)->worst_bytes(s, last_type(c, t), elems);
+    if (elems == 0 || goes_raw(c, elems))
+        return elems * dtype_bytes(t);
+    if (ops->magic != 0 && bounded_is_too_big(t, elems))
+        return CODEC_SIZE_ERROR;
+    return ops->worst_bytes(s, t, elems);
 }
 
 uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     const struct codec_stage *s = last_stage(c);
-    const struct codec_ops *ops = codec_ops_of(s->kind);
-    uint64_t worst = codec_worst_bytes(c, t, elems);
+    uint64_t worst = codec_worst_bytes(c, t, elems), share;
 
-    if (worst == 0 || worst == CODEC_SIZE_ERROR || ops->slot_bytes == NULL)
+    if (!codec_has_header(c, t, elems) || s->params[0] == CODEC_UNSET)
         return worst;
-    return ops->slot_bytes(s, last_type(c, t), elems);
+    /* raw is at most 2^36 and the budget 10^6: the product fits */
+    share = elems * dtype_bytes(last_type(c, t)) * (uint64_t)s->params[0];
+    return smaller(BOUNDED_HEADER_BYTES + round_up((share + 999999) / 1000000, 16), worst);
 }
 
 static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    const struct codec_stage *s = last_stage(c);
-    const struct codec_ops *ops = codec_ops_of(s->kind);
-
-    if (elems == 0 || elems > CODEC_MAX_ELEMS || ops->header_bytes == NULL)
+    if (codec_ops_of(last_stage(c)->kind)->magic == 0 || elems > CODEC_MAX_ELEMS ||
+        bounded_goes_raw(elems) || bounded_is_too_big(last_type(c, t), elems))
         return 0;
-    return ops->header_bytes(s, last_type(c, t), elems);
+    return BOUNDED_HEADER_BYTES;
 }
 
 uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
@@ -271,6 +279,8 @@ enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *
         room += between_bytes(next, elems);
         t = next;
     }
+    if (goes_raw(c, elems))
+        return codec_none_ops.encode(last, t, src, elems, slot, slot_bytes, need_bytes);
     return codec_ops_of(last->kind)->encode(last, t, src, elems, slot, slot_bytes, need_bytes);
 }
 
@@ -280,7 +290,8 @@ bool codec_mark_overflow(const struct codec *c, enum dtype t, uint64_t elems, vo
 
     if (header == 0 || slot_bytes < header)
         return false;
-    codec_ops_of(last_stage(c)->kind)->mark(last_type(c, t), elems, slot, need_bytes);
+    bounded_write_header(codec_ops_of(last_stage(c)->kind)->magic, last_type(c, t), elems, slot,
+                         true, need_bytes);
     return true;
 }
 
@@ -311,9 +322,10 @@ enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *
     }
     for (int32_t i = count - 1; i >= 0; i--) {
         void *to = i == 0 ? dst : room;
+        const struct codec_ops *ops =
+            i == count - 1 && goes_raw(c, elems) ? &codec_none_ops : codec_ops_of(stages[i]->kind);
         enum codec_status status =
-            codec_ops_of(stages[i]->kind)
-                ->decode(stages[i], types[i], slot, slot_bytes, elems, to, reason);
+            ops->decode(stages[i], types[i], slot, slot_bytes, elems, to, reason);
 
         if (status != CODEC_OK)
             return status;
@@ -335,6 +347,6 @@ bool codec_encoded_bytes(const struct codec *c, enum dtype t, uint64_t elems, co
         return slot_bytes >= *bytes;
     if (slot_bytes < header)
         return false;
-    return codec_ops_of(last_stage(c)->kind)
-        ->encoded_bytes(last_type(c, t), elems, slot, slot_bytes, bytes, overflowed);
+    return bounded_read_header(codec_ops_of(last_stage(c)->kind)->magic, last_type(c, t), elems,
+                               slot, bytes, overflowed) == NULL;
 }

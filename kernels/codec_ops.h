@@ -24,11 +24,11 @@ struct codec_ops {
     double (*error_bound)(const struct codec_stage *s, enum dtype t, double abs_value,
                           double block_max);
 
+    /* Bounded codecs, whose first parameter is the budget: the first word of their header
+     * (bounded.h). codec.c keeps pieces that go raw from them. Fixed ones: 0. */
+    uint32_t magic;
+
     uint64_t (*worst_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
-    /* (NULL: worst_bytes) */
-    uint64_t (*slot_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
-    /* Bytes of the header, 0 for a piece that has none. (NULL: 0) */
-    uint64_t (*header_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
 
     enum codec_status (*encode)(const struct codec_stage *s, enum dtype t, const void *src,
                                 uint64_t elems, void *slot, uint64_t slot_bytes,
@@ -36,10 +36,6 @@ struct codec_ops {
     enum codec_status (*decode)(const struct codec_stage *s, enum dtype t, const void *slot,
                                 uint64_t slot_bytes, uint64_t elems, void *dst,
                                 const char **reason);
-    /* For pieces with a header only. */
-    void (*mark)(enum dtype t, uint64_t elems, void *slot, uint64_t need_bytes);
-    bool (*encoded_bytes)(enum dtype t, uint64_t elems, const void *slot, uint64_t slot_bytes,
-                          uint64_t *bytes, bool *overflowed);
 };
 
 #define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, ...) \

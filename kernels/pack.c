@@ -27,22 +27,16 @@
  * FORMAT.md has every field. Encoders make the same choices, so they make the same bytes: choose()
  * below is part of the format.
  */
-#include "kernels/codec_ops.h"
+#include "kernels/bounded.h"
 #include "kernels/half.h"
 #include "kernels/pack_steps.h"
 
-#define MAGIC           UINT32_C(0x01504c53) /* "SLP" and the version */
-#define HEADER_BYTES    32u
-#define FLAG_OVERFLOW   1u
-#define TILE_GROUPS     8u
-#define TILE_ELEMS      (TILE_GROUPS * PACK_GROUP)
-#define UNIT            32u                 /* of tile offsets */
-#define MAX_RAW_BYTES   (UINT64_C(1) << 36) /* so that an offset fits 32 bits */
 #define PLANE_BYTES     (PACK_LANES * 4u)
 #define LOW_FULL        128u /* 16-byte units of low halves that are stored whole */
 #define LOW_HEAD_BYTES  16u
 #define MAX_GROUP_BYTES (PACK_GROUP * 4u)
-#define MAX_TILE_BYTES  (TILE_GROUPS * MAX_GROUP_BYTES)
+
+_Static_assert(PACK_GROUP == GROUP_ELEMS, "groups are those of the tiles");
 
 /* What a group entry says; bits from the lowest: top 8, mode 3, escapes 11, low 8, zero 2. */
 enum mode {
@@ -64,43 +58,8 @@ static struct entry entry_from(uint32_t bits) {
     return (struct entry){bits & 255, bits >> 8 & 7, bits >> 11 & 2047, bits >> 22 & 255};
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
-/* ---- where things are in a slot ---- */
-
-struct layout {
-    uint64_t groups, tiles;
-    uint64_t entries_at, payload_at; /* bytes from the start of the slot */
-    uint64_t worst_bytes;
-};
-
 static uint32_t raw_group_bytes(enum dtype t, uint32_t count) {
     return (uint32_t)round_up(count * dtype_bytes(t), 16);
-}
-
-static struct layout layout_of(enum dtype t, uint64_t elems) {
-    struct layout l;
-
-    l.groups = (elems + PACK_GROUP - 1) / PACK_GROUP;
-    l.tiles = (elems + TILE_ELEMS - 1) / TILE_ELEMS;
-    l.entries_at = HEADER_BYTES + 4 * l.tiles;
-    l.payload_at = round_up(l.entries_at + 4 * l.groups, UNIT);
-    l.worst_bytes = l.payload_at + round_up(elems * dtype_bytes(t), UNIT);
-    return l;
-}
-
-static bool goes_raw(uint64_t elems) {
-    return elems < PACK_GROUP;
-}
-
-static bool too_big(enum dtype t, uint64_t elems) {
-    return elems * dtype_bytes(t) > MAX_RAW_BYTES;
 }
 
 /* Bytes of a group's body; count is its elements, fewer than PACK_GROUP only in the last one. */
@@ -255,136 +214,22 @@ static struct entry encode_group(const struct pack_steps *steps, enum dtype t, c
     return e;
 }
 
-/* Encodes the groups of a tile; out has room for TILE_GROUPS full raw groups. The bytes it took. */
-static uint32_t encode_tile(const struct pack_steps *steps, enum dtype t, const uint8_t *src,
-                            uint32_t elems, uint8_t *out, uint32_t *entries) {
+static uint32_t encode_tile(const struct tile_form *f, const uint8_t *src, uint32_t elems,
+                            uint8_t *out, uint32_t *entries) {
     uint8_t escapes[TILE_ELEMS];
-    uint32_t bytes = 0, escape_count = 0, padded;
+    uint32_t bytes = 0, escape_count = 0;
 
     for (uint32_t at = 0; at < elems; at += PACK_GROUP) {
         uint32_t count = (uint32_t)smaller(elems - at, PACK_GROUP);
-        struct entry e = encode_group(steps, t, src + at * dtype_bytes(t), count, out + bytes,
-                                      escapes + escape_count);
+        struct entry e = encode_group(f->steps, f->t, src + at * dtype_bytes(f->t), count,
+                                      out + bytes, escapes + escape_count);
 
         entries[at / PACK_GROUP] = entry_bits(e);
-        bytes += body_bytes(t, e, count);
+        bytes += body_bytes(f->t, e, count);
         escape_count += e.escapes;
     }
     memcpy(out + bytes, escapes, escape_count);
-    bytes += escape_count;
-    padded = (uint32_t)round_up(bytes, UNIT);
-    memset(out + bytes, 0, padded - bytes);
-    return padded;
-}
-
-/* ---- the header ---- */
-
-static uint32_t wire_type(enum dtype t) {
-    return t == DTYPE_BF16 ? 1 : t == DTYPE_F16 ? 2 : 3;
-}
-
-static void write_header(uint8_t *slot, enum dtype t, uint32_t flags, uint64_t elems,
-                         uint64_t encoded_bytes) {
-    memset(slot, 0, HEADER_BYTES);
-    ((any_u32 *)slot)[0] = MAGIC;
-    slot[4] = (uint8_t)wire_type(t);
-    slot[5] = (uint8_t)flags;
-    ((any_u64 *)slot)[1] = elems;
-    ((any_u64 *)slot)[2] = encoded_bytes;
-}
-
-/* Why the header is not one of this piece, or NULL. */
-static const char *read_header(const uint8_t *slot, enum dtype t, uint64_t elems,
-                               uint64_t *encoded_bytes, bool *overflowed) {
-    *encoded_bytes = ((const any_u64 *)slot)[2];
-    *overflowed = slot[5] == FLAG_OVERFLOW;
-    if (((const any_u32 *)slot)[0] != MAGIC)
-        return "not a pack encoding, or another version";
-    if (slot[4] != wire_type(t))
-        return "the header names another element type";
-    if (slot[5] > FLAG_OVERFLOW)
-        return "unknown flags in the header";
-    if (((const any_u16 *)slot)[3] != 0 || ((const any_u64 *)slot)[3] != 0)
-        return "reserved bytes of the header are not zero";
-    if (((const any_u64 *)slot)[1] != elems)
-        return "the header names another element count";
-    return NULL;
-}
-
-static uint64_t pack_header_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems) {
-    (void)s;
-    return goes_raw(elems) || too_big(t, elems) ? 0 : HEADER_BYTES;
-}
-
-static void pack_mark(enum dtype t, uint64_t elems, void *slot, uint64_t need_bytes) {
-    write_header(slot, t, FLAG_OVERFLOW, elems, need_bytes);
-}
-
-static bool pack_encoded_bytes(enum dtype t, uint64_t elems, const void *slot, uint64_t slot_bytes,
-                               uint64_t *bytes, bool *overflowed) {
-    (void)slot_bytes;
-    return read_header(slot, t, elems, bytes, overflowed) == NULL;
-}
-
-/* ---- a piece ---- */
-
-static uint64_t pack_worst_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems) {
-    (void)s;
-    if (goes_raw(elems))
-        return elems * dtype_bytes(t);
-    if (too_big(t, elems))
-        return CODEC_SIZE_ERROR;
-    return layout_of(t, elems).worst_bytes;
-}
-
-static uint64_t pack_slot_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems) {
-    uint64_t worst = pack_worst_bytes(s, t, elems);
-    uint64_t raw = elems * dtype_bytes(t);
-    uint64_t budget = (uint64_t)s->params[0], share;
-
-    if (s->params[0] == CODEC_UNSET || goes_raw(elems))
-        return worst;
-    /* raw is at most 2^36 and the budget 10^6: the product fits */
-    share = (raw * budget + 999999) / 1000000;
-    return smaller(HEADER_BYTES + round_up(share, 16), worst);
-}
-
-enum codec_status pack_encode_with(const struct pack_steps *steps, enum dtype t, const void *src,
-                                   uint64_t elems, void *slot, uint64_t slot_bytes,
-                                   uint64_t *need_bytes) {
-    struct layout l = layout_of(t, elems);
-    uint8_t *to = slot;
-    const uint8_t *from = src;
-    uint64_t at = l.payload_at;
-
-    for (uint64_t tile = 0; tile < l.tiles; tile++) {
-        uint8_t aside[MAX_TILE_BYTES];
-        uint32_t entries[TILE_GROUPS];
-        uint32_t count = (uint32_t)smaller(elems - tile * TILE_ELEMS, TILE_ELEMS);
-        uint64_t full = TILE_ELEMS * dtype_bytes(t);
-        bool direct = at + full <= slot_bytes; /* whatever it takes, it fits */
-        uint32_t bytes = encode_tile(steps, t, from, count, direct ? to + at : aside, entries);
-
-        if (!direct && at + bytes <= slot_bytes)
-            memcpy(to + at, aside, bytes);
-        if (l.payload_at <= slot_bytes) {
-            uint32_t offset = (uint32_t)((at - l.payload_at) / UNIT);
-
-            memcpy(to + HEADER_BYTES + 4 * tile, &offset, 4);
-            memcpy(to + l.entries_at + 4 * TILE_GROUPS * tile, entries,
-                   4 * ((count + PACK_GROUP - 1) / PACK_GROUP));
-        }
-        at += bytes;
-        from += full;
-    }
-    *need_bytes = at;
-    if (l.payload_at <= slot_bytes) {
-        uint64_t end = l.entries_at + 4 * l.groups;
-
-        memset(to + end, 0, l.payload_at - end);
-    }
-    write_header(to, t, at <= slot_bytes ? 0 : FLAG_OVERFLOW, elems, at);
-    return at <= slot_bytes ? CODEC_OK : CODEC_OVERFLOW;
+    return bytes + escape_count;
 }
 
 /* ---- decoding ---- */
@@ -487,14 +332,14 @@ static const char *check_entry(enum dtype t, uint32_t bits) {
     return NULL;
 }
 
-/* A tile whose entries are checked and whose bytes all lie in the slot. */
-static const char *decode_tile(const struct pack_steps *steps, enum dtype t, const uint8_t *entries,
-                               uint32_t elems, const uint8_t *body, const uint8_t *escapes,
-                               uint8_t *dst) {
+static const char *decode_tile(const struct tile_form *f, const uint8_t *entries, uint32_t elems,
+                               const uint8_t *body, struct tile_size size, uint8_t *dst) {
+    const uint8_t *escapes = body + size.bodies;
+
     for (uint32_t at = 0; at < elems; at += PACK_GROUP) {
         struct entry e = entry_from(((const any_u32 *)entries)[at / PACK_GROUP]);
         uint32_t count = (uint32_t)smaller(elems - at, PACK_GROUP);
-        uint32_t bytes = count * dtype_bytes(t);
+        uint32_t bytes = count * dtype_bytes(f->t);
         uint8_t padded[MAX_GROUP_BYTES];
         const char *why = NULL;
 
@@ -503,83 +348,62 @@ static const char *decode_tile(const struct pack_steps *steps, enum dtype t, con
         } else if (e.mode == MODE_RAW) {
             memcpy(dst, body, bytes);
         } else if (count == PACK_GROUP) {
-            why = decode_group(steps, t, e, body, escapes, dst);
+            why = decode_group(f->steps, f->t, e, body, escapes, dst);
         } else {
-            why = decode_group(steps, t, e, body, escapes, padded);
+            why = decode_group(f->steps, f->t, e, body, escapes, padded);
             memcpy(dst, padded, why == NULL ? bytes : 0);
         }
         if (why != NULL)
             return why;
-        body += body_bytes(t, e, count);
+        body += body_bytes(f->t, e, count);
         escapes += e.escapes;
         dst += bytes;
     }
     return NULL;
 }
 
-/* Checks the entries of a tile; the bytes of its bodies and of its escapes. */
-static const char *measure_tile(enum dtype t, const uint8_t *entries, uint32_t elems,
-                                uint32_t *bodies, uint32_t *escapes) {
-    *bodies = *escapes = 0;
+static const char *measure_tile(const struct tile_form *f, const uint8_t *entries, uint32_t elems,
+                                struct tile_size *size) {
     for (uint32_t at = 0; at < elems; at += PACK_GROUP) {
         uint32_t bits = ((const any_u32 *)entries)[at / PACK_GROUP];
-        const char *why = check_entry(t, bits);
+        const char *why = check_entry(f->t, bits);
 
         if (why != NULL)
             return why;
-        *bodies += body_bytes(t, entry_from(bits), (uint32_t)smaller(elems - at, PACK_GROUP));
-        *escapes += entry_from(bits).escapes;
+        size->bodies +=
+            body_bytes(f->t, entry_from(bits), (uint32_t)smaller(elems - at, PACK_GROUP));
+        size->shared += entry_from(bits).escapes;
     }
     return NULL;
 }
 
-static const char *decode_piece(const struct pack_steps *steps, enum dtype t, const uint8_t *slot,
-                                uint64_t encoded_bytes, uint64_t elems, uint8_t *dst) {
-    struct layout l = layout_of(t, elems);
-    uint64_t at = l.payload_at;
+/* ---- a piece ---- */
 
-    if (encoded_bytes < l.payload_at)
-        return "the encoding ends inside its directory";
-    for (uint64_t tile = 0; tile < l.tiles; tile++) {
-        const uint8_t *entries = slot + l.entries_at + 4 * TILE_GROUPS * tile;
-        uint32_t count = (uint32_t)smaller(elems - tile * TILE_ELEMS, TILE_ELEMS);
-        uint32_t offset = ((const any_u32 *)(slot + HEADER_BYTES))[tile];
-        uint32_t bodies, escapes;
-        uint64_t bytes;
-        const char *why = measure_tile(t, entries, count, &bodies, &escapes);
+static struct tile_form form_of(const struct pack_steps *steps, enum dtype t) {
+    return (struct tile_form){
+        .magic = codec_pack_ops.magic,
+        .t = t,
+        .steps = steps,
+        .encode = encode_tile,
+        .measure = measure_tile,
+        .decode = decode_tile,
+    };
+}
 
-        if (why != NULL)
-            return why;
-        bytes = round_up((uint64_t)bodies + escapes, UNIT);
-        if (offset != (at - l.payload_at) / UNIT)
-            return "a tile offset is not the sum of the tiles before";
-        if (bytes > encoded_bytes - at)
-            return "a tile reaches past the end of the encoding";
-        why = decode_tile(steps, t, entries, count, slot + at, slot + at + bodies,
-                          dst + tile * TILE_ELEMS * dtype_bytes(t));
-        if (why != NULL)
-            return why;
-        at += bytes;
-    }
-    return at == encoded_bytes ? NULL : "the tiles are shorter than the encoding";
+enum codec_status pack_encode_with(const struct pack_steps *steps, enum dtype t, const void *src,
+                                   uint64_t elems, void *slot, uint64_t slot_bytes,
+                                   uint64_t *need_bytes) {
+    struct tile_form f = form_of(steps, t);
+
+    return tiles_encode(&f, src, elems, slot, slot_bytes, need_bytes);
 }
 
 enum codec_status pack_decode_with(const struct pack_steps *steps, enum dtype t, const void *slot,
                                    uint64_t slot_bytes, uint64_t elems, void *dst,
                                    const char **reason) {
-    uint64_t encoded_bytes;
-    bool overflowed;
+    struct tile_form f = form_of(steps, t);
 
-    *reason = read_header(slot, t, elems, &encoded_bytes, &overflowed);
-    if (*reason != NULL)
-        return CODEC_MALFORMED;
-    if (overflowed)
-        return CODEC_OVERFLOW;
-    if (encoded_bytes > slot_bytes)
-        *reason = CODEC_SHORT_SLOT;
-    else
-        *reason = decode_piece(steps, t, slot, encoded_bytes, elems, dst);
-    return *reason == NULL ? CODEC_OK : CODEC_MALFORMED;
+    return tiles_decode(&f, slot, slot_bytes, elems, dst, reason);
 }
 
 /* ---- the row's operations ---- */
@@ -593,16 +417,14 @@ static const struct pack_steps *best_steps(void) {
 static enum codec_status pack_encode(const struct codec_stage *s, enum dtype t, const void *src,
                                      uint64_t elems, void *slot, uint64_t slot_bytes,
                                      uint64_t *need_bytes) {
-    if (goes_raw(elems))
-        return codec_none_ops.encode(s, t, src, elems, slot, slot_bytes, need_bytes);
+    (void)s;
     return pack_encode_with(best_steps(), t, src, elems, slot, slot_bytes, need_bytes);
 }
 
 static enum codec_status pack_decode(const struct codec_stage *s, enum dtype t, const void *slot,
                                      uint64_t slot_bytes, uint64_t elems, void *dst,
                                      const char **reason) {
-    if (goes_raw(elems))
-        return codec_none_ops.decode(s, t, slot, slot_bytes, elems, dst, reason);
+    (void)s;
     return pack_decode_with(best_steps(), t, slot, slot_bytes, elems, dst, reason);
 }
 
@@ -612,6 +434,11 @@ static uint64_t pack_slice_unit(const struct codec_stage *s, enum dtype t) {
     return PACK_GROUP;
 }
 
+static uint64_t pack_worst_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems) {
+    (void)s;
+    return tiles_worst_bytes(t, elems);
+}
+
 static double pack_error_bound(const struct codec_stage *s, enum dtype t, double abs_value,
                                double block_max) {
     (void)s, (void)t, (void)abs_value, (void)block_max;
@@ -619,13 +446,10 @@ static double pack_error_bound(const struct codec_stage *s, enum dtype t, double
 }
 
 const struct codec_ops codec_pack_ops = {
+    .magic = BOUNDED_MAGIC('P', 1),
     .slice_unit = pack_slice_unit,
     .error_bound = pack_error_bound,
     .worst_bytes = pack_worst_bytes,
-    .slot_bytes = pack_slot_bytes,
-    .header_bytes = pack_header_bytes,
     .encode = pack_encode,
     .decode = pack_decode,
-    .mark = pack_mark,
-    .encoded_bytes = pack_encoded_bytes,
 };
