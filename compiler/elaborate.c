@@ -189,6 +189,21 @@ static struct flow *new_flow(struct compilation *c, const struct schedule *s) {
     return f;
 }
 
+/* The first actions of a schedule give its parameters their values. */
+static void keep_parameters(struct eval *e, const struct routine *s) {
+    uint32_t n = 0;
+    for (const struct formal *f = s->formals; f; f = f->next)
+        n += f->kind == FORMAL_CODEC;
+    struct flow_parameter *kept = arena_array(e->arena, n, sizeof *kept);
+    e->flow->parameters = kept;
+    e->flow->parameter_count = n;
+    const struct action *a = s->body;
+    for (const struct formal *f = s->formals; f; f = f->next, a = a->next)
+        if (f->kind == FORMAL_CODEC)
+            *kept++ = (struct flow_parameter){f->name, f->span,
+                                              e->codecs[e->frame[a->let.slot].codec].index};
+}
+
 static void run_schedule(struct eval *e, const struct resolved *p) {
     e->global = arena_array(e->arena, p->global_slots, sizeof *e->global);
     e->frame = p->schedule->frame;
@@ -197,6 +212,7 @@ static void run_schedule(struct eval *e, const struct resolved *p) {
     if (!whole || e->wrong)
         return;
     flow_number(e->flow);
+    keep_parameters(e, p->schedule);
     promise_check(e);
 }
 

@@ -84,6 +84,13 @@ struct flow_context {
     int64_t value;
 };
 
+/* A codec parameter of the schedule and what it chose, for messages. */
+struct flow_parameter {
+    const char *name;
+    struct span at;
+    uint32_t codec; /* flow.codecs; NONE: no operation uses it */
+};
+
 /* What must hold at the end besides the collective. */
 struct flow_ensure {
     enum { ENSURE_VALUE, ENSURE_IDENTICAL } kind;
@@ -114,6 +121,8 @@ struct flow {
     VEC(struct flow_ensure) ensures;
     VEC(loc_id) terms;
     uint32_t locs, transfers, messages, steps;
+    const struct flow_parameter *parameters;
+    uint32_t parameter_count;
 
     /* set by `forward` */
     VEC(struct encoding) encodings;

@@ -25,6 +25,12 @@ static bool check_codecs(struct compilation *c) {
         if (codec_check(&f->codecs.data[op->codec], f->setup.dtype, why, sizeof why))
             continue;
         flow_report(c->diag, f, op, SEV_ERROR, "%s", why);
+        for (uint32_t k = 0; k < f->parameter_count; k++)
+            if (f->parameters[k].codec == op->codec)
+                diag_report(c->diag, SEV_NOTE, f->parameters[k].at,
+                            "it is what this parameter stands for: give it another codec, as "
+                            "with -D %s=none",
+                            f->parameters[k].name);
         good = false;
     }
     VEC_FREE(&checked);
