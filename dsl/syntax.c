@@ -206,8 +206,11 @@ static bool rank_without_brackets(struct parser *p, const struct syntax_error *e
         expects(e, "->") || expects(e, "via") || expects(e, "==") || expects(e, "for");
     if (!p->chunk_at.kind || !after_chunk || !expects(e, "[") || !is_operator(e->found))
         return false;
-    say(p, p->current.at, "an expression after '@' needs brackets");
     struct token rank = {.at = {p->chunk_at.at.end, end_of_rank(p)}};
+    size_t bytes = rank.at.end - rank.at.begin;
+    if (memchr(p->text + (rank.at.begin - p->base), '@', bytes))
+        return false; /* another chunk, so no part of the rank */
+    say(p, p->current.at, "an expression after '@' needs brackets");
     if (rank.at.end > p->current.at.end)
         diag_report(p->diag, SEV_NOTE, rank.at, "write '@(%s)'", text_of(p, rank));
     return true;
