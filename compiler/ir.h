@@ -60,16 +60,18 @@ enum flow_kind { FLOW_COPY, FLOW_REDUCE };
  * source included, in the order of the group). */
 struct flow_op {
     enum flow_kind kind : 8;
-    uint16_t codec; /* flow.codecs; 0 is `none`. Already defaulted: a local copy between buffers
-                       that said no via has 0 */
+    /* flow.codecs; 0 is `none`. Already defaulted: a local copy between buffers that said no via
+     * has 0. */
+    uint16_t codec;
     uint16_t stage;
     uint32_t count;  /* chunks, consecutive at both ends */
     loc_id src, dst; /* of the first chunk */
     int32_t src_rank, dst_rank;
-    uint32_t step;    /* 0: none; ops of one step stand together and share a number > 0, ascending
-                         through the program */
-    uint32_t message; /* ops of one message share it; NONE: both ends on one rank. Ascending by
-                         first op */
+    /* 0: none; ops of one step stand together and share a number > 0, ascending through the
+     * program. */
+    uint32_t step;
+    /* Ops of one message share it; NONE: both ends on one rank. Ascending by first op. */
+    uint32_t message;
     uint32_t first_transfer; /* a transfer is one chunk of one op: transfer = first_transfer + i */
     src_pos at;              /* the statement, or the line of the flow text */
     uint32_t context;        /* flow.contexts: loop values that led here; NONE */
@@ -412,11 +414,11 @@ struct compilation {
     struct flow_trace trace;
     struct tasks *tasks;
     VEC(struct property) proved;
-    int32_t emit_rank;      /* -1: all */
-    struct prover *prover;  /* finals.c's, while it runs */
-    struct vec_guard guard; /* the memory limit: VEC_GUARD(&array, &c->guard) on large arrays. On
-                               overflow the pass does not return, so guarded arrays hang from the
-                               compilation (c->flow, c->tasks: set them early) */
+    int32_t emit_rank;     /* -1: all */
+    struct prover *prover; /* finals.c's, while it runs */
+    /* The memory limit: VEC_GUARD(&array, &c->guard) on large arrays. On overflow the pass does not
+     * return, so guarded arrays hang from the compilation (c->flow, c->tasks: set them early). */
+    struct vec_guard guard;
 };
 
 /* ---- one function a pass; false: errors were reported --------------------------------------- */
@@ -424,8 +426,8 @@ bool pass_elaborate(struct compilation *c, const char *schedule,
                     const char *const *defines); /* elaborate.c */
 bool pass_verify(struct compilation *c);         /* verify.c */
 bool pass_forward(struct compilation *c);        /* forward.c */
-bool pass_lower(struct compilation *c);    /* lower.c: flow -> tasks, one step each: encode, send,
-                                              recv, accumulate, round */
+/* lower.c: flow -> tasks, one step each: encode, send, recv, accumulate, round. */
+bool pass_lower(struct compilation *c);
 bool pass_fuse(struct compilation *c);     /* fuse.c */
 bool pass_slice(struct compilation *c);    /* slice.c */
 bool pass_rounds(struct compilation *c);   /* rounds.c */
@@ -433,10 +435,10 @@ bool pass_lanes(struct compilation *c);    /* lanes.c */
 bool pass_slots(struct compilation *c);    /* slots.c */
 bool pass_validate(struct compilation *c); /* validate.c */
 
+/* In `final` below: the chunk has no elements, so it holds whatever is asked. */
+#define VALUE_ANY (NONE - 1)
 /* finals.c: verify's proof of the requirements on the value each chunk ends with; validate runs it
  * again on the tasks. What was proved is added to c->proved, under the name given. */
-#define VALUE_ANY \
-    (NONE - 1) /* in `final`: the chunk has no elements, so it holds whatever is asked */
 bool verify_finals(struct compilation *c, const uint32_t *final /* [locs] */,
                    const char *what_is_proved);
 void prover_free(struct compilation *c);

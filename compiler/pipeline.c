@@ -124,8 +124,8 @@ static bool run_pass(struct compilation *c, enum pass pass) {
         return pass_verify(c);
     case PASS_forward:
         return (c->values || pass_verify(c)) && pass_forward(c);
-    case PASS_lower: /* what the text says of encodings is believed only when forward finds the same
-                      */
+    case PASS_lower:
+        /* What the text says of encodings is believed only when forward finds the same. */
         return (c->values || pass_verify(c)) && pass_forward(c) && pass_lower(c);
     case PASS_fuse:
         return pass_fuse(c);

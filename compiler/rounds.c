@@ -56,11 +56,11 @@ struct clock {
     VEC(uint32_t) cursor;        /* [ranks] tasks that have their tick */
     VEC(uint32_t) waits_message; /* [ranks] the message whose send the rank waits for, NONE */
     VEC(uint32_t) waits_piece;   /* [ranks] the piece whose sends it waits for, NONE */
-    VEC(uint32_t)
-    send_ready;         /* [messages] earliest tick for the sender; 0: the send was not reached */
+    /* [messages] Earliest tick for the sender; 0: the send was not reached. */
+    VEC(uint32_t) send_ready;
     VEC(uint32_t) tick; /* [messages] 0: not decided */
-    VEC(uint32_t)
-    undecided; /* [pieces] sends of it without a tick; only when pieces are written again */
+    /* [pieces] Sends of it without a tick; only when pieces are written again. */
+    VEC(uint32_t) undecided;
     VEC(struct pair) pairs;
     size_t pair_count;
     VEC(uint32_t) queue; /* ranks that may go on */

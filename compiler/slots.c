@@ -65,11 +65,10 @@ struct hole {
 struct slots {
     struct compilation *c;
     struct tasks *t;
-    VEC(uint8_t)
-    scratch; /* [locs] 0: caller's, 1: scratch, 2: scratch that an ensure speaks of: kept to the end
-              */
-    VEC(uint32_t) piece_resource, acc_resource, chunk_resource,
-        loc_object; /* 1 + number within the rank */
+    /* [locs] 0: caller's, 1: scratch, 2: scratch that an ensure speaks of, kept to the end. */
+    VEC(uint8_t) scratch;
+    /* 1 + number within the rank. */
+    VEC(uint32_t) piece_resource, acc_resource, chunk_resource, loc_object;
 
     /* of the rank at hand */
     const struct rank_tasks *r;

@@ -56,8 +56,8 @@ struct memory {
     uint32_t hazard_count;
     uint32_t lanes;
     VEC(uint32_t) pieces, accs, chunks; /* 1 + resource, of the rank that it is on */
-    VEC(uint32_t)
-    when; /* [nodes] place in the order of events; only where lists are not in order */
+    /* [nodes] Place in the order of events; only where lists are not in order. */
+    VEC(uint32_t) when;
 
     /* of the rank at hand */
     uint32_t rank;
