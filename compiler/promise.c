@@ -86,7 +86,7 @@ static void ensure_term(struct eval *e, void *ctx) {
     struct action *a = ctx;
     e->statement = a;
     e->failed = false;
-    if (!check_role(e, &a->ensure.term, true))
+    if (!unroll_charge(e, a->span, a->weight - 1) || !check_role(e, &a->ensure.term, true))
         return;
     loc_id loc = eval_chunk(e, &a->ensure.term);
     if (loc != NONE)
@@ -120,7 +120,7 @@ static void ensure_one(struct eval *e, void *ctx) {
                                .at = a->span};
     e->statement = a;
     e->failed = false;
-    if (!check_role(e, &a->ensure.left, false))
+    if (!unroll_charge(e, a->span, a->weight - 1) || !check_role(e, &a->ensure.left, false))
         return;
     if (made.kind == ENSURE_IDENTICAL) {
         ensure_identical(e, a);

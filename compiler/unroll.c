@@ -41,11 +41,18 @@ struct unrolling {
 
 static void run_variable(struct eval *e, const struct unrolling *u, uint32_t i);
 
+/* Large expressions of a loop head count each time they are evaluated, like those of statements. */
+static bool charge_code(struct eval *e, struct span at, const struct code *c) {
+    return unroll_charge(e, at, c->weight / 32);
+}
+
 /* All variables have their values. */
 static void run_body(struct eval *e, const struct unrolling *u) {
     if (u->loop->where) {
         e->statement = u->action;
         e->failed = false;
+        if (!charge_code(e, u->loop->where->span, u->loop->where))
+            return;
         int64_t holds = eval_int(e, u->loop->where);
         if (e->failed || !holds)
             return;
@@ -73,6 +80,8 @@ static void run_variable(struct eval *e, const struct unrolling *u, uint32_t i) 
     const struct group *group = NULL;
     e->statement = u->action;
     e->failed = false;
+    if (!charge_code(e, v->at, v->domain))
+        return;
     if (v->domain->op == CODE_RANGE)
         eval_range(e, v->domain, &range);
     else
