@@ -199,6 +199,7 @@ struct move {
     int64_t dst_index, count, src_rank;
     loc_id src;
     uint32_t own_via, default_via; /* own NONE: not given */
+    bool to_group;
 };
 
 static bool check_local(struct eval *e, const struct move *m, loc_id dst) {
@@ -215,8 +216,8 @@ static bool check_local(struct eval *e, const struct move *m, loc_id dst) {
     return false;
 }
 
-/* A default codec is for messages, and for a chunk copied onto itself: the owner keeps what the
- * others decode. */
+/* A default codec is for messages, for a chunk copied onto itself, and for the source's own place
+ * in a group: the owner keeps what the others decode. */
 static void emit_one(struct eval *e, const struct move *m, int64_t rank) {
     const struct place *p = &m->action->move.dst;
     loc_id dst = emit_loc(e, p, m->dst_buffer, m->dst_index, m->count, rank);
@@ -225,7 +226,8 @@ static void emit_one(struct eval *e, const struct move *m, int64_t rank) {
     bool local = rank == m->src_rank;
     if (local && !check_local(e, m, dst))
         return;
-    uint32_t codec = m->own_via != NONE ? m->own_via : !local || m->src == dst ? m->default_via : 0;
+    bool raw = local && m->src != dst && !m->to_group;
+    uint32_t codec = m->own_via != NONE ? m->own_via : raw ? 0 : m->default_via;
     struct flow_op op = {.kind = m->kind,
                          .count = (uint32_t)m->count,
                          .src = m->src,
@@ -249,6 +251,7 @@ static bool eval_move(struct eval *e, struct action *a, struct move *m) {
     const struct place *src = &a->move.src, *dst = &a->move.dst;
     m->action = a;
     m->kind = a->kind == STMT_REDUCE ? FLOW_REDUCE : FLOW_COPY;
+    m->to_group = dst->rank->type == TYPE_GROUP;
     m->src_buffer = eval_any(e, src->buffer).buffer;
     m->dst_buffer = eval_any(e, dst->buffer).buffer;
     int64_t src_index = eval_int(e, src->index);
@@ -274,7 +277,7 @@ void emit_move(struct eval *e, struct action *a) {
     if (!eval_move(e, a, &m))
         return;
     struct code *rank = a->move.dst.rank;
-    if (rank->type == TYPE_INT) {
+    if (!m.to_group) {
         int64_t to = eval_int(e, rank);
         if (!e->failed)
             emit_one(e, &m, to);
