@@ -428,7 +428,7 @@ static int32_t six_bits_at(const uint8_t *q, uint64_t elems, uint64_t e) {
 
     memcpy(&word, at + 16 * lane + 4 * row, sizeof word);
     memcpy(&pairs, at + 16 * lanes + 8 * lane + 2 * row, sizeof pairs);
-    value = (word >> 4 * j & 15) | (pairs >> 2 * j & 3u) << 4;
+    value = (word >> 4 * j & 15u) | ((uint32_t)pairs >> 2 * j & 3u) << 4;
     return value < 32 ? (int32_t)value : (int32_t)value - 64;
 }
 
