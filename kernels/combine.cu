@@ -1,0 +1,344 @@
+/*
+ * combine.cu: reductions whose operands come as elements, accumulators or encodings, and whose
+ * result leaves as accumulators, elements, an encoding, or the last two together. Memory is touched
+ * once: what an operand decodes to, and the sum before it is rounded, live in registers.
+ *
+ *     bytes moved a raw byte, ratio r:   chunk + piece -> chunk             2 + r
+ *                                        chunk + piece -> piece             1 + 2 r
+ *                                        chunk + piece -> chunk and piece   2 + 2 r
+ *
+ * A warp reduces a group of 1,024 elements, one operand after the other in the order of the
+ * schedule, each step one IEEE operation, the result rounded once: the bits of reduce.c.
+ *
+ * A chunk and a piece, the step of a ring, have kernels of their own: the sum of two 16-bit
+ * elements needs no f32 (add_pairs), so half of the registers do, and the chunk is on its way while
+ * the piece is decoded. The order of two operands does not show in the result.
+ */
+#include "kernels/gpu_codec.cuh"
+#include "kernels/pack_encode.cuh"
+
+namespace {
+
+enum source_kind { SOURCE_CHUNK, SOURCE_ACC, SOURCE_PACK };
+
+struct combine_args {
+    struct {
+        const unsigned char *data;
+        uint64_t slot_bytes;
+        enum source_kind kind;
+    } operand[GPU_MAX_OPERANDS]; /* of a pair: the chunk, then the piece */
+    uint32_t count;
+    enum redop op;
+    float divide_by; /* 0: not divided */
+    bool moved;      /* one operand, whose bits go on unchanged */
+    pack_layout layout;
+    float *acc;
+    unsigned char *chunk[2]; /* both get the elements: the chunk, and a slot that is raw */
+    uint32_t *status;
+};
+
+/* Where a warp is. */
+struct position {
+    uint32_t tile, warp, lane, count;
+
+    __device__ __forceinline__ uint64_t first() const {
+        return (uint64_t)tile * PACK_TILE + warp * GROUP;
+    }
+};
+
+/* A piece or a chunk as elements; false when it was lost. */
+template <enum dtype T>
+__device__ __forceinline__ bool read_operand(const combine_args &a, uint32_t o, const position &at,
+                                             pack_patch &patch, share<T> &s) {
+    const unsigned char *data = a.operand[o].data;
+    pack_place p;
+
+    if (a.operand[o].kind == SOURCE_CHUNK) {
+        read_elements<T>(data + at.first() * element<T>::bytes, at.count, at.lane, s);
+        return true;
+    }
+    return pack_locate<T>(data, a.operand[o].slot_bytes, a.layout, at.tile, at.warp, at.lane, p,
+                          a.status) &&
+           pack_read<T>(p, at.lane, patch, s, a.status);
+}
+
+/* sum = the operands combined and divided; or, of one that is moved, s = its elements. */
+template <enum dtype T>
+__device__ __forceinline__ bool reduce_operands(const combine_args &a, const position &at,
+                                                pack_patch &patch, float (&sum)[32], share<T> &s) {
+    bool right = true;
+
+#pragma unroll 1
+    for (uint32_t o = 0; o < a.count; o++) {
+        if (a.operand[o].kind == SOURCE_ACC) {
+            const float *from = (const float *)a.operand[o].data + at.first();
+
+#pragma unroll
+            for (uint32_t q = 0; q < 8; q++) {
+                float4 v = read_acc<T>(from, at.count, at.lane, q);
+
+                sum[4 * q] = o == 0 ? v.x : combine(a.op, sum[4 * q], v.x);
+                sum[4 * q + 1] = o == 0 ? v.y : combine(a.op, sum[4 * q + 1], v.y);
+                sum[4 * q + 2] = o == 0 ? v.z : combine(a.op, sum[4 * q + 2], v.z);
+                sum[4 * q + 3] = o == 0 ? v.w : combine(a.op, sum[4 * q + 3], v.w);
+            }
+            continue;
+        }
+        if (!read_operand<T>(a, o, at, patch, s)) {
+            right = false;
+            break;
+        }
+        if (a.moved)
+            break;
+        if (o == 0) {
+#pragma unroll
+            for (uint32_t i = 0; i < 32; i++)
+                sum[i] = value_at<T>(s, i);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < 32; i++)
+                sum[i] = combine(a.op, sum[i], value_at<T>(s, i));
+        }
+    }
+    if (right && a.divide_by != 0) {
+#pragma unroll
+        for (uint32_t i = 0; i < 32; i++)
+            sum[i] = __fdiv_rn(sum[i], a.divide_by);
+    }
+    return right;
+}
+
+template <enum dtype T>
+__device__ __forceinline__ void write_chunks(const combine_args &a, const position &at,
+                                             const share<T> &s) {
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        if (a.chunk[k] != NULL)
+            write_elements<T>(a.chunk[k] + at.first() * element<T>::bytes, at.count, at.lane, s);
+}
+
+/* ---- without an encoding ---- */
+
+template <enum dtype T>
+__global__ void __launch_bounds__(32 * PACK_WARPS) combine_kernel(combine_args a) {
+    __shared__ pack_patch patch[PACK_WARPS];
+    const uint32_t warp = threadIdx.x / 32;
+    const position at = {blockIdx.x, warp, threadIdx.x % 32,
+                         pack_count(a.layout, blockIdx.x, warp)};
+    float sum[32];
+    share<T> s;
+
+    if (at.count == 0 || !reduce_operands<T>(a, at, patch[warp], sum, s))
+        return;
+    if (a.acc != NULL) {
+#pragma unroll
+        for (uint32_t q = 0; q < 8; q++)
+            write_acc<T>(a.acc + at.first(), at.count, at.lane, q,
+                         make_float4(sum[4 * q], sum[4 * q + 1], sum[4 * q + 2], sum[4 * q + 3]));
+        return;
+    }
+    if (!a.moved)
+        round_values<T>(sum, s);
+    write_chunks<T>(a, at, s);
+}
+
+template <enum dtype T>
+__global__ void __launch_bounds__(32 * PACK_WARPS, T == DTYPE_F32 ? 2 : 4)
+    combine_pair_kernel(combine_args a) {
+    __shared__ pack_patch patch[PACK_WARPS];
+    const uint32_t warp = threadIdx.x / 32;
+    const position at = {blockIdx.x, warp, threadIdx.x % 32,
+                         pack_count(a.layout, blockIdx.x, warp)};
+    share<T> s, other;
+
+    if (at.count == 0)
+        return;
+    read_operand<T>(a, 0, at, patch[warp], other);
+    if (!read_operand<T>(a, 1, at, patch[warp], s))
+        return;
+    reduce_two<T>(a.op, a.divide_by, s, other);
+    write_chunks<T>(a, at, s);
+}
+
+/* ---- with one ---- */
+
+/* A reduction as the source of groups. What it decodes is patched where it keeps the result. */
+template <enum dtype T, bool PAIR> struct reduction_source {
+    stage<T> staged; /* fetches the chunk of a pair */
+    const combine_args &a;
+    const pack_workspace &ws;
+
+    __device__ __forceinline__ void start(uint32_t tile, uint32_t turn) {
+        if (PAIR)
+            staged.start(tile, turn);
+    }
+    __device__ __forceinline__ bool reduce(const position &at, uint32_t turn, share<T> &s) {
+        pack_patch &patch = *(pack_patch *)staged.buffer(turn);
+
+        if (PAIR) {
+            share<T> other;
+
+            staged.get(turn, other);
+            __syncwarp();
+            if (!read_operand<T>(a, 1, at, patch, s))
+                return false;
+            reduce_two<T>(a.op, a.divide_by, s, other);
+        } else {
+            float sum[32];
+
+            if (!reduce_operands<T>(a, at, patch, sum, s))
+                return false;
+            if (!a.moved)
+                round_values<T>(sum, s);
+        }
+        return true;
+    }
+    __device__ __forceinline__ void get(uint32_t tile, uint32_t turn, uint32_t count, share<T> &s) {
+        const position at = {tile, staged.warp, staged.lane, count};
+
+        if (count == 0 || !reduce(at, turn, s)) {
+#pragma unroll
+            for (uint32_t k = 0; k < element<T>::words; k++)
+                s.w[k] = 0;
+            if (count != 0 && at.lane == 0)
+                atomicOr(ws.lost, 1);
+        } else {
+            write_chunks<T>(a, at, s);
+        }
+        if (count < GROUP)
+            clear_missing<T>(s, count, at.lane);
+        __syncwarp();
+        staged.put(turn, s);
+    }
+    __device__ __forceinline__ uint32_t exponent(uint32_t i, uint32_t turn) {
+        return staged.exponent(i, turn);
+    }
+};
+
+template <enum dtype T, bool PAIR>
+__global__ void __launch_bounds__(ENCODE_THREADS, T == DTYPE_F32 ? 1
+                                                  : PAIR         ? 3
+                                                                 : 2)
+    combine_encode_kernel(combine_args a, encode_args e) {
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    encode_shared<T> &s = *(encode_shared<T> *)shared_bytes;
+    reduction_source<T, PAIR> source = {
+        {s, a.layout, a.operand[0].data, threadIdx.x / 32, threadIdx.x % 32}, a, e.ws};
+
+    encode_tiles<T>(s, e, source);
+}
+
+/* ---- launchers ---- */
+
+template <enum dtype T, bool PAIR>
+cudaError_t launch_encode(const combine_args &a, const encode_args &e, cudaStream_t stream) {
+    uint32_t blocks;
+    cudaError_t error = encode_blocks<T>(combine_encode_kernel<T, PAIR>, e.layout.tiles, &blocks);
+
+    if (error != cudaSuccess)
+        return error;
+    combine_encode_kernel<T, PAIR>
+        <<<blocks, ENCODE_THREADS, sizeof(encode_shared<T>), stream>>>(a, e);
+    return cudaGetLastError();
+}
+
+template <enum dtype T>
+cudaError_t launch(const combine_args &a, const encode_args &e, cudaStream_t stream) {
+    bool pair = a.count == 2 && a.acc == NULL && a.operand[0].kind == SOURCE_CHUNK &&
+                a.operand[1].kind == SOURCE_PACK;
+
+    if (e.slot != NULL)
+        return pair ? launch_encode<T, true>(a, e, stream) : launch_encode<T, false>(a, e, stream);
+    if (pair)
+        combine_pair_kernel<T><<<a.layout.tiles, 32 * PACK_WARPS, 0, stream>>>(a);
+    else
+        combine_kernel<T><<<a.layout.tiles, 32 * PACK_WARPS, 0, stream>>>(a);
+    return cudaGetLastError();
+}
+
+bool aligned(const void *p, uint32_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
+
+/* Fills in the operands. */
+cudaError_t take_operands(enum dtype t, const struct gpu_operand *operands, uint64_t elems,
+                          combine_args &a) {
+    for (uint32_t o = 0; o < a.count; o++) {
+        const struct gpu_operand *from = &operands[o];
+        enum gpu_form form = GPU_FORM_RAW;
+
+        if (from->kind == GPU_PIECE) {
+            form = gpu_form_of(&from->codec, t, elems);
+            if (form == GPU_FORM_NONE)
+                return cudaErrorNotSupported;
+            if (!gpu_slot_is_right(&from->codec, t, elems, from->data_dev, from->slot_bytes))
+                return cudaErrorInvalidValue;
+        }
+        if (from->data_dev == NULL ||
+            !aligned(from->data_dev, from->kind == GPU_ACC ? 4 : dtype_bytes(t)))
+            return cudaErrorInvalidValue;
+        a.operand[o].data = (const unsigned char *)from->data_dev;
+        a.operand[o].slot_bytes = from->slot_bytes;
+        a.operand[o].kind = from->kind == GPU_ACC   ? SOURCE_ACC
+                            : form == GPU_FORM_PACK ? SOURCE_PACK
+                                                    : SOURCE_CHUNK;
+    }
+    if (a.count == 2 && a.operand[0].kind == SOURCE_PACK && a.operand[1].kind == SOURCE_CHUNK) {
+        auto piece = a.operand[0];
+
+        a.operand[0] = a.operand[1];
+        a.operand[1] = piece;
+    }
+    return cudaSuccess;
+}
+
+} // namespace
+
+extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *operands,
+                                   uint32_t count, uint64_t elems, uint64_t divide_by,
+                                   void *acc_dev, void *chunk_dev, const struct codec *c,
+                                   void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
+                                   uint32_t *status_dev, cudaStream_t stream) {
+    struct codec none = codec_none();
+    enum gpu_form form = gpu_form_of(slot_dev != NULL ? c : &none, t, elems);
+    combine_args a = {};
+    encode_args e = {NULL, slot_bytes, pack_layout_of(elems), pack_workspace_at(workspace_dev),
+                     status_dev};
+    cudaError_t error;
+
+    if (form == GPU_FORM_NONE)
+        return cudaErrorNotSupported;
+    if (count == 0 || count > GPU_MAX_OPERANDS || op >= REDOP_COUNT || status_dev == NULL ||
+        (acc_dev != NULL) == (chunk_dev != NULL || slot_dev != NULL) || !aligned(acc_dev, 4) ||
+        !aligned(chunk_dev, dtype_bytes(t)))
+        return cudaErrorInvalidValue;
+    if (elems == 0)
+        return cudaSuccess;
+    a.count = count;
+    error = take_operands(t, operands, elems, a);
+    if (error != cudaSuccess)
+        return error;
+    a.op = op;
+    a.divide_by = (float)divide_by;
+    a.moved = count == 1 && a.operand[0].kind != SOURCE_ACC && acc_dev == NULL;
+    if (a.moved)
+        a.divide_by = 0;
+    a.layout = e.layout;
+    a.acc = (float *)acc_dev;
+    a.chunk[0] = (unsigned char *)chunk_dev;
+    a.status = status_dev;
+    if (slot_dev != NULL) {
+        if (!gpu_slot_is_right(c, t, elems, slot_dev, slot_bytes))
+            return cudaErrorInvalidValue;
+        if (form == GPU_FORM_PACK)
+            e.slot = (unsigned char *)slot_dev;
+        else
+            a.chunk[1] = (unsigned char *)slot_dev;
+        if (form == GPU_FORM_PACK &&
+            (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT)))
+            return cudaErrorInvalidValue;
+    }
+    return t == DTYPE_BF16  ? launch<DTYPE_BF16>(a, e, stream)
+           : t == DTYPE_F16 ? launch<DTYPE_F16>(a, e, stream)
+                            : launch<DTYPE_F32>(a, e, stream);
+}

@@ -1,0 +1,283 @@
+/*
+ * gpu_test.c: runs the GPU tests. Leaves with 77 (skipped) where there is no CUDA device.
+ *
+ * usage: gpu_tests [--small] DATA_FOLDER
+ */
+#include "tests/gpu/gpu_test.h"
+
+#include "kernels/codec_bench.h"
+
+#include <stdarg.h>
+#include <time.h>
+
+#define GUARD_BYTES 256u
+#define GUARD       0xa5
+#define SKIPPED     77
+
+void cuda_must(cudaError_t e, const char *text, const char *file, int line) {
+    if (e == cudaSuccess)
+        return;
+    printf("%s:%d: %s: %s\n", file, line, text, cudaGetErrorString(e));
+    exit(1);
+}
+
+bool check(struct gpu_test *g, bool right, const char *format, ...) {
+    va_list args;
+
+    g->checks++;
+    if (right)
+        return true;
+    if (++g->failures <= 50) {
+        va_start(args, format);
+        printf("wrong: ");
+        vprintf(format, args);
+        printf("\n");
+        va_end(args);
+    }
+    return false;
+}
+
+/* ---- memory ---- */
+
+void *dev_alloc(uint64_t bytes) {
+    void *dev;
+
+    CUDA(cudaMalloc(&dev, bytes == 0 ? 1 : bytes));
+    return dev;
+}
+
+void dev_free(void *dev) {
+    CUDA(cudaFree(dev));
+}
+
+/* Streams here do not wait for the default one, and a copy from pageable memory may return before
+ * its last bytes have arrived. */
+void to_dev(void *dev, const void *host, uint64_t bytes) {
+    CUDA(cudaMemcpy(dev, host, bytes, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
+}
+
+void to_host(void *host, const void *dev, uint64_t bytes) {
+    CUDA(cudaMemcpy(host, dev, bytes, cudaMemcpyDeviceToHost));
+}
+
+void *dev_copy(const void *host, uint64_t bytes) {
+    void *dev = dev_alloc(bytes);
+
+    to_dev(dev, host, bytes);
+    return dev;
+}
+
+void *host_alloc(uint64_t bytes) {
+    void *p = malloc(bytes == 0 ? 1 : bytes);
+
+    if (p == NULL) {
+        printf("not enough memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+struct guarded guarded_alloc(uint64_t bytes, uint64_t misaligned) {
+    struct guarded b = {.bytes = bytes, .before = GUARD_BYTES + misaligned};
+
+    b.base = dev_alloc(b.before + bytes + GUARD_BYTES);
+    CUDA(cudaMemset(b.base, GUARD, b.before + bytes + GUARD_BYTES));
+    CUDA(cudaDeviceSynchronize());
+    b.dev = b.base + b.before;
+    return b;
+}
+
+bool guard_intact(const struct guarded *b) {
+    unsigned char before[2 * GUARD_BYTES], after[GUARD_BYTES];
+    bool intact = true;
+
+    to_host(before, b->base, b->before);
+    to_host(after, b->dev + b->bytes, GUARD_BYTES);
+    for (uint64_t i = 0; i < b->before; i++)
+        intact &= before[i] == GUARD;
+    for (uint64_t i = 0; i < GUARD_BYTES; i++)
+        intact &= after[i] == GUARD;
+    return intact;
+}
+
+void guarded_free(struct guarded *b) {
+    dev_free(b->base);
+}
+
+uint32_t take_status(struct gpu_test *g) {
+    uint32_t status;
+
+    CUDA(cudaStreamSynchronize(g->stream));
+    to_host(&status, g->status_dev, sizeof status);
+    CUDA(cudaMemset(g->status_dev, 0, sizeof status));
+    CUDA(cudaDeviceSynchronize());
+    return status;
+}
+
+/* ---- data ---- */
+
+uint64_t next_random(uint64_t *state) /* splitmix64 */
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+const char *pattern_name(enum pattern p) {
+    static const char *const names[] = {"random bits", "zeros",    "equal",     "extremes",
+                                        "tiny",        "narrow",   "tops",      "wide",
+                                        "escapes",     "trailing", "bell curve"};
+
+    return names[p];
+}
+
+/* Sign, an exponent d binades below the middle of the type, random mantissa, as f32 or half bits. */
+static uint32_t with_exponent(enum dtype t, uint32_t random, uint32_t d) {
+    if (t == DTYPE_F32)
+        return (random & 0x807fffffu) | (120 - d % 100) << 23;
+    if (t == DTYPE_BF16)
+        return (random & 0x807fu) | (120 - d % 100) << 7;
+    return (random & 0x83ffu) | (24 - d % 24) << 10;
+}
+
+static uint32_t pattern_bits(enum dtype t, enum pattern p, uint64_t i, uint64_t r) {
+    uint32_t random = (uint32_t)r, pick = (uint32_t)(r >> 32), group = (uint32_t)(i / 1024);
+    uint32_t top = t == DTYPE_F32 ? 0x7f7fffffu : t == DTYPE_BF16 ? 0x7f7fu : 0x7bffu;
+    uint32_t sign = t == DTYPE_F32 ? 0x80000000u : 0x8000u;
+
+    switch (p) {
+    case PATTERN_BITS:
+        return random;
+    case PATTERN_ZEROS:
+        return 0;
+    case PATTERN_EQUAL:
+        return with_exponent(t, 0x12345u, 3);
+    case PATTERN_EXTREMES:
+        return i % 2 != 0 ? top : sign | 1;
+    case PATTERN_TINY:
+        return (random & sign) | (pick % 3 == 0 ? 0 : pick & 0x3f);
+    case PATTERN_NARROW:
+        return with_exponent(t, random, pick % (1 + group % 8));
+    case PATTERN_TOPS:
+        return with_exponent(t, random, pick % 100 == 0 ? 1 : 2 + pick % 7 + (pick % 50 == 1));
+    case PATTERN_WIDE:
+        return with_exponent(t, random, pick % (12 + group % 8));
+    case PATTERN_ESCAPES:
+        return pick % 20 == 0 ? random : with_exponent(t, random, pick % 3);
+    case PATTERN_TRAILING:
+        if (group % 4 == 1)
+            return 0;
+        random = with_exponent(t, random, pick % 5);
+        return t == DTYPE_F32 ? random & ~((1u << (pick >> 8) % (4 + group % 14)) - 1) : random;
+    case PATTERN_BELL:
+    case PATTERN_COUNT:
+        break;
+    }
+    return 0;
+}
+
+void fill(enum dtype t, enum pattern p, void *dst, uint64_t elems, uint64_t seed) {
+    if (p == PATTERN_BELL) {
+        codec_bench_generate(t, dst, elems, seed);
+        return;
+    }
+    for (uint64_t i = 0; i < elems; i++) {
+        uint32_t bits = pattern_bits(t, p, i, next_random(&seed));
+
+        memcpy((char *)dst + i * dtype_bytes(t), &bits, dtype_bytes(t));
+    }
+}
+
+void *read_data(const struct gpu_test *g, const char *name, uint64_t *bytes) {
+    char path[4096];
+    void *data = NULL;
+    long size;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", g->data_folder, name);
+    f = fopen(path, "rb");
+    if (f == NULL)
+        return NULL;
+    if (fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) > 0 && fseek(f, 0, SEEK_SET) == 0) {
+        data = host_alloc((uint64_t)size);
+        *bytes = fread(data, 1, (size_t)size, f);
+    }
+    fclose(f);
+    return data;
+}
+
+/* ---- the run ---- */
+
+static double now_s(void) {
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct gpu_test *g);
+} tests[] = {
+    {"pieces: the bytes of the reference, decoded across", test_pieces},
+    {"slots of every size around the need", test_slots},
+    {"malformed slots", test_malformed},
+    {"one gigabyte", test_large},
+    {"reductions: the bits of the reference", test_combine},
+    {"operands that are lost", test_lost_operands},
+    {"what launchers refuse", test_refusals},
+    {"graphs replayed with changing data", test_graphs},
+    {"two encodings at once; a device that is busy", test_progress},
+};
+
+int main(int argc, char **argv) {
+    struct gpu_test g = {0};
+    struct cudaDeviceProp device;
+    char err[256];
+    int devices = 0;
+
+    g.small = argc == 3 && strcmp(argv[1], "--small") == 0;
+    if (argc != (g.small ? 3 : 2)) {
+        fprintf(stderr, "usage: gpu_tests [--small] DATA_FOLDER\n");
+        return 2;
+    }
+    g.data_folder = argv[argc - 1];
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("skipped: no CUDA device\n");
+        return SKIPPED;
+    }
+    CUDA(cudaGetDeviceProperties(&device, 0));
+    printf("%s, compute capability %d.%d\n", device.name, device.major, device.minor);
+    if (!codec_make("pack", NULL, 0, &g.pack, err, sizeof err)) {
+        printf("%s\n", err);
+        return 1;
+    }
+    CUDA(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking));
+    g.workspace_dev = dev_alloc(gpu_workspace_bytes(&g.pack, DTYPE_F32, TEST_MAX_ELEMS));
+    g.status_dev = dev_alloc(sizeof *g.status_dev);
+    CUDA(cudaMemset(g.workspace_dev, 0, gpu_workspace_bytes(&g.pack, DTYPE_F32, TEST_MAX_ELEMS)));
+    CUDA(cudaMemset(g.status_dev, 0, sizeof *g.status_dev));
+    CUDA(cudaDeviceSynchronize());
+    for (size_t i = 0; i < ARRAY_LENGTH(tests); i++) {
+        uint64_t checks = g.checks, failures = g.failures;
+        double start = now_s();
+
+        tests[i].run(&g);
+        printf("%-6s %8llu checks %7.2f s  %s\n", g.failures == failures ? "right" : "WRONG",
+               (unsigned long long)(g.checks - checks), now_s() - start, tests[i].name);
+        fflush(stdout);
+        if (g.checks == checks) {
+            printf("nothing was checked\n");
+            return 1;
+        }
+    }
+    dev_free(g.status_dev);
+    dev_free(g.workspace_dev);
+    CUDA(cudaStreamDestroy(g.stream));
+    printf("%llu checks, %llu failures\n", (unsigned long long)g.checks,
+           (unsigned long long)g.failures);
+    return g.failures == 0 ? 0 : 1;
+}
