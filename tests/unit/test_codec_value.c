@@ -32,6 +32,8 @@ static void canonical_text_parses_back(void **state) {
     check_text("pack(0.000001)", "pack(0.000001)");
     check_text("cast(bf16)|pack(.72)", "cast(bf16) | pack(0.72)");
     check_text("none | pack | none", "pack");
+    check_text("lz", "lz");
+    check_text("cast(bf16) | lz(0.5)", "cast(bf16) | lz(0.5)");
     check_text("none|none", "none");
 }
 
@@ -78,6 +80,8 @@ static void nonsense_is_refused_with_a_reason(void **state) {
                   "'cast' cannot follow 'pack', which leaves packed bytes and no values");
     check_refused("cast(bf16) | cast(f16)",
                   "'cast' cannot follow 'cast': it rounds values itself, use one");
+    check_refused("lz | pack",
+                  "'pack' cannot follow 'lz', which leaves packed bytes and no values");
     check_refused("cast(e4m3) | pack",
                   "'pack' cannot follow 'cast(e4m3)': no other codec takes its values");
     check_refused("cast(bf16) | quant(8)",
@@ -206,8 +210,8 @@ static void slots_have_the_documented_sizes(void **state) {
 }
 
 static void sizes_that_do_not_exist_are_errors(void **state) {
-    const char *const texts[] = {"none", "cast(bf16)", "quant(8)",
-                                 "pack", "pack(0.5)",  "cast(f16) | pack"};
+    const char *const texts[] = {"none",      "cast(bf16)",       "quant(8)", "pack",
+                                 "pack(0.5)", "cast(f16) | pack", "lz",       "lz(0.5)"};
     const uint64_t gib = UINT64_C(1) << 30;
     struct codec pack = codec_of("pack(0.72)");
     uint8_t slot[64] = {0};
