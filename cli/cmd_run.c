@@ -48,6 +48,10 @@ static enum exit_code plan_failure(const struct options *o, const struct plan *p
         return EXIT_INTERNAL;
     case RUN_BAD_ARGUMENT:
     case RUN_INTERNAL:
+    case RUN_DEVICE:
+    case RUN_PEER:
+    case RUN_UNSUPPORTED:
+    case RUN_BUSY:
         break;
     }
     complain(o, "internal error: %s", plan_error(p));

@@ -27,6 +27,10 @@ enum run_status {
     RUN_BAD_SCHEDULE, /* the compilation reported errors */
     RUN_NO_MEMORY,    /* or more than the limit */
     RUN_INTERNAL, /* a fault of the compiler or the executor: the plan cannot be run as it stands */
+    RUN_DEVICE,   /* a call of CUDA or NCCL failed */
+    RUN_PEER,     /* another rank is gone, or was started with something else */
+    RUN_UNSUPPORTED, /* no GPU kernels for a codec or type */
+    RUN_BUSY,        /* a run has to be waited for first */
 };
 
 /* ---- statistics --------------------------------------------------------------------------- */
@@ -69,6 +73,7 @@ struct run_options {
     void (*progress)(void *ctx, uint64_t done, uint64_t of);
     double progress_seconds;
     void *progress_ctx;
+    bool compile_only; /* plans for other executors: none is made, plan_run refuses */
     /* Starts a worker as pthread_create does; tests pass one that fails. NULL: pthread_create. */
     int (*start_thread)(void *thread, void *(*body)(void *), void *arg);
 };
@@ -125,11 +130,13 @@ struct plan *plan_new_file(const char *path, const struct compile_options *c,
                            const struct run_options *r);
 struct plan *plan_new_text(const char *name, const char *text, size_t bytes,
                            const struct compile_options *c, const struct run_options *r);
-bool plan_ready(const struct plan *p);
+bool plan_ready(const struct plan *p); /* compiled, and unless compile_only, able to run */
 enum run_status plan_status(const struct plan *p); /* of making it, or of the last run */
 const char *plan_error(const struct plan *p); /* in words; "" when all is well or diag has them */
 /* The one in use; NULL: no memory. */
 const struct compilation *plan_compilation(const struct plan *p);
+/* Compiles the plan's schedule once more, for this setup. The caller's; NULL: no memory. */
+struct compilation *plan_compile(const struct plan *p, const struct setup *setup);
 enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv);
 /* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed.
  * Results never change. A failure leaves the plan as it was. */

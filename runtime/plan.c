@@ -76,7 +76,7 @@ static enum run_status complain(struct plan *p, enum run_status status, const ch
     return status;
 }
 
-static struct compilation *compile(const struct plan *p, const struct setup *setup) {
+struct compilation *plan_compile(const struct plan *p, const struct setup *setup) {
     struct compile_options o = p->options;
     o.setup = *setup;
     return p->path ? compile_file(p->path, &o) : compile_text(p->name, p->text, p->bytes, &o);
@@ -113,19 +113,21 @@ static bool same_moves(const struct flow *a, const struct flow *b) {
 /* Leaves v->main, for its messages, even when it fails. */
 static enum run_status version_make(struct plan *p, const struct setup *setup, struct version *v) {
     enum run_status status;
-    v->main = compile(p, setup);
+    v->main = plan_compile(p, setup);
     if (!v->main)
         return complain(p, RUN_NO_MEMORY, "no memory to compile");
     if (!compilation_ok(v->main))
         return RUN_BAD_SCHEDULE;
     if (!v->main->tasks)
         return complain(p, RUN_INTERNAL, "the compilation has no tasks");
+    if (p->run.compile_only)
+        return RUN_OK;
     if (tasks_can_overflow(v->main->tasks)) {
         struct setup again = *setup;
         again.repair = true;
         again.slot_bytes = NULL;
         again.slot_count = 0;
-        v->repair = compile(p, &again);
+        v->repair = plan_compile(p, &again);
         if (!v->repair)
             return complain(p, RUN_NO_MEMORY, "no memory to compile the repair");
         if (!compilation_ok(v->repair) || !v->repair->tasks)
@@ -152,7 +154,7 @@ static void name_stages(struct plan *p) {
 
 static enum run_status plan_init(struct plan *p) {
     enum run_status status = version_make(p, &p->options.setup, &p->version);
-    if (status != RUN_OK)
+    if (status != RUN_OK || p->run.compile_only)
         return status;
     const struct run_stats *s = executor_stats(p->version.executor);
     p->total = *s;
@@ -214,6 +216,8 @@ static void add_run(struct plan *p, const struct run_stats *s) {
 enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv) {
     if (!plan_ready(p))
         return p->status;
+    if (!p->version.executor)
+        return complain(p, RUN_BAD_ARGUMENT, "the plan was compiled for GPUs only");
     p->error[0] = 0;
     p->status = executor_run(p->version.executor, send, recv);
     if (p->status != RUN_OK)
@@ -243,7 +247,7 @@ static void compare_slots(const struct tasks *t, const uint64_t *slots, size_t c
 }
 
 enum run_status plan_adapt(struct plan *p) {
-    if (!plan_ready(p))
+    if (!plan_ready(p) || !p->version.executor)
         return p->status;
     const struct tasks *t = p->version.main->tasks;
     struct setup setup = p->options.setup;
@@ -279,6 +283,8 @@ enum run_status plan_adapt(struct plan *p) {
 /* ---- asking and freeing ---- */
 
 bool plan_ready(const struct plan *p) {
+    if (p->run.compile_only)
+        return p->version.main && compilation_ok(p->version.main) && p->version.main->tasks;
     return p->version.executor && p->learned;
 }
 enum run_status plan_status(const struct plan *p) {
@@ -295,7 +301,7 @@ const struct run_stats *plan_stats(const struct plan *p) {
 }
 
 const struct run_stats *plan_last(const struct plan *p) {
-    return plan_ready(p) ? executor_stats(p->version.executor) : &p->total;
+    return p->version.executor ? executor_stats(p->version.executor) : &p->total;
 }
 
 void plan_free(struct plan *p) {

@@ -1,8 +1,7 @@
 /*
  * sluice.c: the public C API, a thin skin over plan.c that checks arguments and translates.
  */
-#include "runtime/sluice.h"
-#include "runtime/executor.h"
+#include "runtime/handles.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ struct sluice_plan {
     char error[128];   /* of what plan.c never saw */
 };
 
-static enum sluice_status status_of(enum run_status s) {
+sluice_status public_status(enum run_status s) {
     switch (s) {
     case RUN_OK:
         return SLUICE_OK;
@@ -23,6 +22,14 @@ static enum sluice_status status_of(enum run_status s) {
         return SLUICE_INVALID_SCHEDULE;
     case RUN_NO_MEMORY:
         return SLUICE_OUT_OF_MEMORY;
+    case RUN_DEVICE:
+        return SLUICE_DEVICE_ERROR;
+    case RUN_PEER:
+        return SLUICE_PEER_ERROR;
+    case RUN_UNSUPPORTED:
+        return SLUICE_NOT_SUPPORTED;
+    case RUN_BUSY:
+        return SLUICE_BUSY;
     case RUN_INTERNAL:
         break;
     }
@@ -58,7 +65,9 @@ static bool redop_of(sluice_op op, enum redop *out) {
 static const char *translate(const sluice_options *o, struct compile_options *c,
                              struct run_options *r) {
     *c = (struct compile_options){.schedule = o->schedule, .defines = o->defines, .emit_rank = -1};
-    *r = (struct run_options){.threads = o->threads, .memory_limit_bytes = o->memory_limit_bytes};
+    *r = (struct run_options){.threads = o->threads,
+                              .memory_limit_bytes = o->memory_limit_bytes,
+                              .compile_only = o->gpu_only != 0};
     if (o->struct_bytes != sizeof *o)
         return "the options were not made by SLUICE_OPTIONS_INIT of this version";
     if (o->ranks < 1 || o->ranks > 65536)
@@ -134,7 +143,7 @@ static sluice_status compile(sluice_plan **out, const char *path, const char *na
     if (!p->plan)
         return fail(p, SLUICE_OUT_OF_MEMORY, "no memory");
     p->diagnostics = print_diagnostics(plan_compilation(p->plan));
-    return status_of(plan_status(p->plan));
+    return public_status(plan_status(p->plan));
 }
 
 sluice_status sluice_compile_text(sluice_plan **plan, const char *name, const char *text,
@@ -147,19 +156,18 @@ sluice_status sluice_compile_file(sluice_plan **plan, const char *path,
     return compile(plan, path, NULL, NULL, 0, options);
 }
 
-/* A plan that can run, or NULL. */
-static struct plan *ready(const sluice_plan *p) {
+struct plan *plan_of_handle(const sluice_plan *p) {
     return p && p->plan && plan_ready(p->plan) ? p->plan : NULL;
 }
 
 sluice_status sluice_run_cpu(sluice_plan *plan, const void *const *send, void *const *recv) {
-    if (!ready(plan) || !send || !recv)
+    if (!plan_of_handle(plan) || !send || !recv)
         return SLUICE_INVALID_ARGUMENT;
-    return status_of(plan_run(plan->plan, send, recv));
+    return public_status(plan_run(plan->plan, send, recv));
 }
 
 sluice_status sluice_adapt(sluice_plan *plan) {
-    return ready(plan) ? status_of(plan_adapt(plan->plan)) : SLUICE_INVALID_ARGUMENT;
+    return plan_of_handle(plan) ? public_status(plan_adapt(plan->plan)) : SLUICE_INVALID_ARGUMENT;
 }
 
 void sluice_destroy(sluice_plan *plan) {
@@ -188,6 +196,14 @@ const char *sluice_status_text(sluice_status status) {
         return "out of memory";
     case SLUICE_INTERNAL_ERROR:
         return "internal error";
+    case SLUICE_DEVICE_ERROR:
+        return "a call of CUDA or NCCL failed";
+    case SLUICE_PEER_ERROR:
+        return "another rank failed";
+    case SLUICE_NOT_SUPPORTED:
+        return "not supported";
+    case SLUICE_BUSY:
+        return "a ticket has to be waited for first";
     }
     return "unknown status";
 }
@@ -203,7 +219,7 @@ const char *sluice_error(const sluice_plan *plan) {
 }
 
 int sluice_property(const sluice_plan *plan, size_t index, const char **name, const char **detail) {
-    const struct compilation *c = ready(plan) ? plan_compilation(plan->plan) : NULL;
+    const struct compilation *c = plan_of_handle(plan) ? plan_compilation(plan->plan) : NULL;
     if (!c || index >= c->proved.count)
         return 0;
     if (name)
@@ -215,7 +231,7 @@ int sluice_property(const sluice_plan *plan, size_t index, const char **name, co
 
 static size_t io_bytes(const sluice_plan *plan, int rank,
                        uint64_t (*elems)(const struct flow *f, int32_t rank)) {
-    const struct compilation *c = ready(plan) ? plan_compilation(plan->plan) : NULL;
+    const struct compilation *c = plan_of_handle(plan) ? plan_compilation(plan->plan) : NULL;
     if (!c || rank < 0 || rank >= c->flow->setup.ranks)
         return 0;
     return elems(c->flow, rank) * dtype_bytes(c->flow->setup.dtype);
@@ -245,7 +261,7 @@ static sluice_stage_stats stage_of(const struct run_stage *s) {
 }
 
 sluice_status sluice_get_stats(const sluice_plan *plan, sluice_stats *stats) {
-    if (!ready(plan) || !stats)
+    if (!plan_of_handle(plan) || !stats)
         return SLUICE_INVALID_ARGUMENT;
     const struct run_stats *s = plan_stats(plan->plan);
     *stats = (sluice_stats){
@@ -264,7 +280,7 @@ sluice_status sluice_get_stats(const sluice_plan *plan, sluice_stats *stats) {
 
 sluice_status sluice_get_stage_stats(const sluice_plan *plan, size_t index,
                                      sluice_stage_stats *stats) {
-    if (!ready(plan) || !stats || index >= plan_stats(plan->plan)->stages)
+    if (!plan_of_handle(plan) || !stats || index >= plan_stats(plan->plan)->stages)
         return SLUICE_INVALID_ARGUMENT;
     *stats = stage_of(&plan_stats(plan->plan)->stage[index]);
     return SLUICE_OK;

@@ -46,9 +46,13 @@ typedef enum sluice_status {
     SLUICE_OK = 0,
     SLUICE_INVALID_ARGUMENT = 1, /* a NULL pointer, or an option out of its range */
     SLUICE_INVALID_SCHEDULE =
-        2,                    /* the schedule is wrong or cannot be read; see sluice_diagnostics */
-    SLUICE_OUT_OF_MEMORY = 3, /* or more than the limit that was set */
-    SLUICE_INTERNAL_ERROR = 4 /* a fault of Sluice itself; see sluice_error, and please report it */
+        2,                     /* the schedule is wrong or cannot be read; see sluice_diagnostics */
+    SLUICE_OUT_OF_MEMORY = 3,  /* or more than the limit that was set */
+    SLUICE_INTERNAL_ERROR = 4, /* a fault of Sluice itself; see sluice_error, please report it */
+    SLUICE_DEVICE_ERROR = 5,   /* a call of CUDA or NCCL failed; the words name it */
+    SLUICE_PEER_ERROR = 6,     /* another rank is gone, does not answer, or wants something else */
+    SLUICE_NOT_SUPPORTED = 7,  /* no GPU kernels for the codec and type, or no CUDA in the build */
+    SLUICE_BUSY = 8            /* a ticket has to be waited for first */
 } sluice_status;
 
 /* A compiled schedule, ready to run again and again. */
@@ -120,10 +124,11 @@ struct sluice_options {
     int slices;                  /* pipeline slices; 0: the schedule's, else chosen from the size */
     int threads;                 /* 0: one a rank, up to the cores of the machine */
     uint64_t memory_limit_bytes; /* for running; 0: half of the machine's */
+    int gpu_only; /* 1: no memory for sluice_run_cpu, which then refuses; for sluice_graph_create */
 };
 
 #define SLUICE_OPTIONS_INIT \
-    { sizeof(sluice_options), 8, 0, SLUICE_F32, SLUICE_SUM, 0, NULL, NULL, 0, 0, 0 }
+    { sizeof(sluice_options), 8, 0, SLUICE_F32, SLUICE_SUM, 0, NULL, NULL, 0, 0, 0, 0 }
 
 /* Sizes the slots of compressed messages by what the runs so far needed, and compiles again if that
  * saves anything or a run overflowed. Worth calling after the first run, and now and then. Results
@@ -131,6 +136,192 @@ struct sluice_options {
  * the files it came from have changed. Texts that the plan returned before, but for the
  * diagnostics, become invalid. */
 SLUICE_API sluice_status sluice_adapt(sluice_plan *plan);
+
+/* ---- on GPUs --------------------------------------------------------------------------------
+ *
+ * A plan becomes a CUDA graph that is replayed with every step of training:
+ *
+ *     sluice_comm *world;
+ *     sluice_comm_local(&world, 8);                    // 8 ranks on this GPU; or over NCCL
+ *     sluice_graph *g;
+ *     if (sluice_graph_create(&g, plan, world, send, recv, NULL) != SLUICE_OK)
+ *         fputs(sluice_graph_error(g), stderr);
+ *     for (...) {
+ *         uint64_t ticket;
+ *         sluice_graph_launch(g, stream, &ticket);     // asynchronous
+ *         ...                                          // whatever leaves send and recv alone
+ *         sluice_graph_wait(g, ticket);                // the result is right, in stream order
+ *     }
+ *     sluice_graph_destroy(g);
+ *     sluice_comm_destroy(world);
+ *
+ * Lossless codecs of bounded size (`pack`, `lz`) send slots whose sizes were fixed when the graph
+ * was captured. Data that does not fit is noticed on every rank alike, and what follows is the
+ * completion mode:
+ *
+ *   SLUICE_CHECKED  sluice_graph_wait runs the collective again with raw messages, on all ranks.
+ *                   From the launch to the end of the wait the caller leaves send and recv alone
+ *                   and enqueues nothing that uses the result.
+ *   SLUICE_FLAGGED  a word on the device says so, for a step inside a graph of the caller's: the
+ *                   optimizer skips it. recv then holds nothing of use; send, and recv in place,
+ *                   what they held before.
+ *
+ * A plan without such codecs has neither: its launches are asynchronous, and waiting returns at
+ * once.
+ *
+ * Handles may be used by several threads, one call on a handle at a time: a second waits its turn.
+ * All ranks of a communicator make the same calls (create, launch, enqueue, wait, rebind, adapt) in
+ * the same order. All memory is taken at creation; only a wait waits for the device. Streams are
+ * cudaStream_t, device pointers those of the device that was current at creation.
+ */
+
+struct CUstream_st; /* *: a cudaStream_t */
+
+/* The ranks that graphs connect. */
+typedef struct sluice_comm sluice_comm;
+
+/* All ranks in this process on the current device: messages are copies in its memory. For tests,
+ * and to try a schedule on one GPU. *comm is NULL after a failure. */
+SLUICE_API sluice_status sluice_comm_local(sluice_comm **comm, int ranks);
+/* Of this process: local: all. */
+SLUICE_API int sluice_comm_ranks(const sluice_comm *comm);
+SLUICE_API int sluice_comm_first_rank(const sluice_comm *comm);
+SLUICE_API int sluice_comm_local_ranks(const sluice_comm *comm);
+/* What the last failure on the communicator itself was; "" when there was none. */
+SLUICE_API const char *sluice_comm_error(const sluice_comm *comm);
+/* Graphs that use it stay valid and keep what they need. NULL is allowed. */
+SLUICE_API void sluice_comm_destroy(sluice_comm *comm);
+
+/* A plan on GPUs, with its memory and, captured, its graph. */
+typedef struct sluice_graph sluice_graph;
+
+typedef enum sluice_mode { SLUICE_CHECKED = 0, SLUICE_FLAGGED = 1 } sluice_mode;
+
+typedef struct sluice_graph_options {
+    size_t struct_bytes; /* set by SLUICE_GRAPH_OPTIONS_INIT */
+    sluice_mode mode;
+    uint64_t
+        device_limit_bytes; /* refuse to take more device memory in this process; 0: no limit */
+    int adapt;              /* 1: slots follow what messages needed, see sluice_graph_adapt */
+    int flags_in_a_row;     /* flagged runs after which a new capture is due; 0: 8 */
+    int timestamps; /* 1: the device notes when each task ran, for statistics and timelines */
+    int in_place;   /* 1: keep memory for send and recv that overlap, though the first do not */
+} sluice_graph_options;
+
+#define SLUICE_GRAPH_OPTIONS_INIT \
+    { sizeof(sluice_graph_options), SLUICE_CHECKED, 0, 1, 0, 0, 0 }
+
+/* What a graph takes, before it is taken. */
+typedef struct sluice_graph_sizes {
+    uint64_t arena_bytes;     /* wire and scratch memory of the ranks of this process */
+    uint64_t snapshot_bytes;  /* copies of send, where it overlaps recv */
+    uint64_t workspace_bytes; /* of codecs */
+    uint64_t table_bytes;     /* of messages, words, timestamps */
+    uint64_t device_bytes;    /* all of these */
+    uint64_t pinned_bytes;    /* host memory */
+} sluice_graph_sizes;
+
+/* Compiles as sluice_graph_create does, and takes nothing. send and recv only tell whether they
+ * overlap; NULL: they do not. */
+SLUICE_API sluice_status sluice_graph_get_sizes(sluice_plan *plan, sluice_comm *comm,
+                                                const void *const *send, void *const *recv,
+                                                const sluice_graph_options *options,
+                                                sluice_graph_sizes *sizes);
+
+/* Takes all memory and captures the graph. send[i] and recv[i], device memory, belong to rank
+ * sluice_comm_first_rank + i and hold sluice_send_bytes and sluice_recv_bytes. send is never written
+ * but where recv shares its memory. The plan, which may be destroyed afterwards, must have been
+ * compiled for as many ranks as the communicator has. options may be NULL.
+ *
+ * *graph is set in any case, NULL only when an argument is or there is no memory at all; after a
+ * failure it holds the words and has to be destroyed all the same. */
+SLUICE_API sluice_status sluice_graph_create(sluice_graph **graph, sluice_plan *plan,
+                                             sluice_comm *comm, const void *const *send,
+                                             void *const *recv,
+                                             const sluice_graph_options *options);
+
+/* Replays the graph on the stream. Asynchronous, not legal on a stream that is being captured.
+ * *ticket (may be NULL in flagged mode) names the run, for sluice_graph_wait. Checked mode with a
+ * codec of bounded size: the last ticket must have been waited for, else SLUICE_BUSY. */
+SLUICE_API sluice_status sluice_graph_launch(sluice_graph *graph, struct CUstream_st *stream,
+                                             uint64_t *ticket);
+
+/* The same run issued task by task, eagerly or, on a stream that is being captured, into the graph
+ * of the caller, who must have started the capture in thread-local or relaxed mode where other
+ * threads use CUDA. While captured: *ticket is set to 0, there is nothing to wait for, and checked
+ * mode with a codec of bounded size is refused (SLUICE_INVALID_ARGUMENT). The caller's graph keeps
+ * the memory it uses, also when this handle is destroyed before it. */
+SLUICE_API sluice_status sluice_graph_enqueue(sluice_graph *graph, struct CUstream_st *stream,
+                                              uint64_t *ticket);
+
+/* Waits until it is known what the run came to. If a message did not fit, enqueues the repair on
+ * the stream of the launch, which must still exist. After SLUICE_OK, whatever is enqueued on that
+ * stream finds the right result. */
+SLUICE_API sluice_status sluice_graph_wait(sluice_graph *graph, uint64_t ticket);
+
+/* Other buffers for the launches to come; runs in flight keep theirs. Graphs of the caller keep
+ * those of their capture. Overlap of send and recv where there was none at creation needs the
+ * in_place option. Legal at any time but while this thread captures. */
+SLUICE_API sluice_status sluice_graph_rebind(sluice_graph *graph, const void *const *send,
+                                             void *const *recv);
+
+/* Sizes the slots by what messages needed up to the last run that was waited for, the same on all
+ * ranks, and captures again. Checked mode with `adapt` does it by itself, in the launch after run
+ * 1, 2, 4, 8, ... and after any that overflowed. Flagged mode: call it when a new capture is due;
+ * graphs of the caller that were captured before must not be replayed again. */
+SLUICE_API sluice_status sluice_graph_adapt(sluice_graph *graph);
+
+/* Flagged mode, device memory: 1 when the result of the last run must not be used, equal on all
+ * ranks. Written in stream order, by every run. */
+SLUICE_API const uint32_t *sluice_graph_flag(const sluice_graph *graph);
+/* Whether a new capture is due, as of the last run that has finished: the same step on all ranks. */
+SLUICE_API int sluice_graph_due(sluice_graph *graph);
+
+/* Nodes of the captured graph. */
+SLUICE_API size_t sluice_graph_nodes(const sluice_graph *graph);
+
+typedef struct sluice_graph_stats {
+    uint64_t runs; /* launched or enqueued here; replays of the caller's graphs that finished */
+    uint64_t overflows; /* runs in which a message did not fit */
+    uint64_t repairs;   /* of these, done again with raw messages */
+    uint64_t adaptations;
+    uint64_t raw_bytes;    /* elements that one run sends, times their size; this process */
+    uint64_t wire_bytes;   /* what travels for them in one run: whole slots */
+    uint64_t needed_bytes; /* what of the slots was in use in the last run known */
+    sluice_graph_sizes memory;
+    double device_seconds; /* of the last run, with timestamps */
+} sluice_graph_stats;
+
+typedef struct sluice_graph_stage {
+    const char *name; /* of the stage in the schedule, "" outside any */
+    uint64_t messages, raw_bytes, wire_bytes, needed_bytes; /* of one run, as above */
+    uint64_t overflows;    /* encodings that did not fit, over all runs waited for */
+    double device_seconds; /* from its first task to the end of its last, with timestamps */
+} sluice_graph_stage;
+
+/* Readable while runs are in flight. */
+SLUICE_API sluice_status sluice_graph_get_stats(sluice_graph *graph, sluice_graph_stats *stats);
+SLUICE_API sluice_status sluice_graph_get_stage(sluice_graph *graph, size_t index,
+                                                sluice_graph_stage *stage);
+
+/* When a task of the last finished run was at work, with timestamps. */
+typedef struct sluice_graph_span {
+    const char *stage, *what; /* "decode_reduce_encode", "round" */
+    int rank;                 /* -1: messages of all ranks of this process */
+    int lane, slice;
+    uint32_t round;
+    uint64_t begin_ns, end_ns; /* of the device's clock */
+} sluice_graph_span;
+/* Task 0, 1, ...; SLUICE_INVALID_ARGUMENT when there is no such task or no timestamps. */
+SLUICE_API sluice_status sluice_graph_get_span(sluice_graph *graph, size_t index,
+                                               sluice_graph_span *span);
+
+/* The last failure, in words, with the call that failed; valid until the next call on the graph. */
+SLUICE_API const char *sluice_graph_error(const sluice_graph *graph);
+
+/* Waits for runs in flight, then frees. Any order with plans, communicators and the caller's graphs
+ * is allowed, any state of the device too. NULL is allowed. */
+SLUICE_API void sluice_graph_destroy(sluice_graph *graph);
 
 /* ---- introspection --------------------------------------------------------------------------
  * */
