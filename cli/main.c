@@ -44,7 +44,7 @@ static void print_help(FILE *out) {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
     }
-    fprintf(out, "\n'sluice COMMAND --help' tells the rest, with examples.\n\nexit codes:\n");
+    fprintf(out, "\n'sluice help COMMAND' tells the rest, with examples.\n\nexit codes:\n");
 #define EXIT_CODE(ID, number, meaning) fprintf(out, "  %-8d %s\n", number, meaning);
 #include "cli/exits.def"
 }
@@ -82,6 +82,28 @@ static enum exit_code run_command(enum command_id id, int argc, char **argv) {
     return code;
 }
 
+/* COMMAND_COUNT: there is none of this name. */
+static enum command_id find_command(const char *name) {
+    int id = 0;
+    while (id < COMMAND_COUNT && strcmp(name, commands[id].name) != 0) {
+        id++;
+    }
+    return (enum command_id)id;
+}
+
+static enum exit_code help(int argc, char **argv) {
+    if (argc == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    enum command_id id = find_command(argv[0]);
+    if (id == COMMAND_COUNT) {
+        return unknown_command(argv[0]);
+    }
+    options_help(id, stdout);
+    return EXIT_OK;
+}
+
 static enum exit_code dispatch(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
@@ -89,19 +111,14 @@ static enum exit_code dispatch(int argc, char **argv) {
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_help(stdout);
-        return EXIT_OK;
+        return help(argc - 2, argv + 2);
     }
     if (strcmp(name, "--version") == 0) {
         printf("sluice %s\n", SLUICE_VERSION);
         return EXIT_OK;
     }
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            return run_command((enum command_id)i, argc - 2, argv + 2);
-        }
-    }
-    return unknown_command(name);
+    enum command_id id = find_command(name);
+    return id == COMMAND_COUNT ? unknown_command(name) : run_command(id, argc - 2, argv + 2);
 }
 
 int main(int argc, char **argv) {
