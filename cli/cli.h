@@ -118,6 +118,7 @@ void json_text(struct json *j, const char *key, const char *value); /* value NUL
 void json_integer(struct json *j, const char *key, uint64_t value);
 void json_number(struct json *j, const char *key, double value); /* null when not finite */
 void json_bool(struct json *j, const char *key, bool value);
+void json_proved(struct json *j, const char *key, const struct compilation *c);
 void json_diagnostics(struct json *j, const char *key, const struct diag *d);
 
 /* ---- job.c -------------------------------------------------------------------------------- */

@@ -45,18 +45,23 @@ static void print_json(struct json *j, const char *path, int32_t ranks, const st
         json_integer(j, "transfers", c->flow->transfers);
         json_integer(j, "messages", c->tasks->messages.count);
         json_integer(j, "tasks", c->tasks->tasks.count);
-        json_open(j, "proved", '[');
-        for (size_t i = 0; i < c->proved.count; i++) {
-            json_open(j, NULL, '{');
-            json_text(j, "property", c->proved.data[i].name);
-            json_text(j, "detail", c->proved.data[i].detail);
-            json_close(j, '}');
-        }
-        json_close(j, ']');
+        json_proved(j, "proved", c);
     }
     json_number(j, "seconds", seconds);
     json_diagnostics(j, "diagnostics", c->diag);
     json_close(j, '}');
+}
+
+/* A file that cannot be read has an object too; why is on stderr. */
+static enum exit_code pass_over(const char *path, struct json *json) {
+    if (json) {
+        json_open(json, NULL, '{');
+        json_text(json, "file", path);
+        json_bool(json, "ok", false);
+        json_text(json, "error", "cannot be read");
+        json_close(json, '}');
+    }
+    return EXIT_IO;
 }
 
 static enum exit_code check_one(struct job *job, const char *path, int32_t ranks, bool alone,
@@ -83,8 +88,8 @@ static enum exit_code check_one(struct job *job, const char *path, int32_t ranks
     return code;
 }
 
-/* The first code that is not EXIT_OK; a wrong schedule does not keep the others from being checked.
- */
+/* The first code that is not EXIT_OK; a file that is wrong or cannot be read does not keep the
+ * others from being checked. */
 static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t count,
                                 struct json *json) {
     const struct options *o = job->o;
@@ -93,6 +98,12 @@ static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t co
     bool alone = total == 1;
     enum exit_code code = EXIT_OK;
     for (size_t f = 0; f < o->operands.count; f++) {
+        if (!file_readable(o, o->operands.items[f])) {
+            enum exit_code one = pass_over(o->operands.items[f], json);
+            code = code == EXIT_OK ? one : code;
+            done += count;
+            continue;
+        }
         for (size_t i = 0; i < count; i++) {
             progress_show(&progress, "checked", done++, total);
             enum exit_code one = check_one(job, o->operands.items[f], ranks[i], alone, json);
@@ -110,11 +121,6 @@ static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t co
 enum exit_code cmd_check(const struct options *o) {
     if (!o->operands.count) {
         return usage_error(o, "which file?");
-    }
-    for (size_t i = 0; i < o->operands.count; i++) {
-        if (!file_readable(o, o->operands.items[i])) {
-            return EXIT_IO;
-        }
     }
     struct job job;
     size_t count;

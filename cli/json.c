@@ -101,7 +101,18 @@ void json_bool(struct json *j, const char *key, bool value) {
     fputs(value ? "true" : "false", j->out);
 }
 
+void json_proved(struct json *j, const char *key, const struct compilation *c) {
+    json_open(j, key, '[');
+    for (size_t i = 0; i < c->proved.count; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "property", c->proved.data[i].name);
+        json_text(j, "detail", c->proved.data[i].detail);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 void json_diagnostics(struct json *j, const char *key, const struct diag *d) {
     lead(j, key);
-    diag_print_json(d, j->out);
+    diag_print_json(d, 2 * j->depth, j->out);
 }

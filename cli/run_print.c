@@ -194,11 +194,7 @@ static void print_json(const struct run_outcome *r) {
     json_text(&j, "op", redop_name(c->setup.redop));
     json_integer(&j, "count", c->setup.count);
     json_bool(&j, "ok", !r->verified || r->reference.wrong == 0);
-    json_open(&j, "proved", '[');
-    for (size_t i = 0; i < c->proved.count; i++) {
-        json_text(&j, NULL, c->proved.data[i].name);
-    }
-    json_close(&j, ']');
+    json_proved(&j, "proved", c);
     json_integer(&j, "runs", r->runs);
     json_integer(&j, "repairs", r->repairs);
     json_integer(&j, "repair_wire_bytes", r->repair_wire_bytes);

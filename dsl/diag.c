@@ -296,7 +296,11 @@ static void print_json_string(const char *text, FILE *out) {
     fputc('"', out);
 }
 
-static void print_json_message(const struct diag *d, const struct message *m, FILE *out) {
+static void print_json_messages(const struct diag *d, const struct message *first, int indent,
+                                FILE *out);
+
+static void print_json_message(const struct diag *d, const struct message *m, int indent,
+                               FILE *out) {
     fprintf(out, "{\"severity\": \"%s\", ", severity_name(m->severity));
     if (m->at.begin) {
         struct location begin = sources_locate(d->sources, m->at.begin);
@@ -311,21 +315,25 @@ static void print_json_message(const struct diag *d, const struct message *m, FI
     fputs("\"message\": ", out);
     print_json_string(m->text, out);
     if (m->severity != SEV_NOTE) {
-        fputs(", \"notes\": [", out);
-        for (const struct message *note = m->notes; note; note = note->next) {
-            fputs(note == m->notes ? "" : ", ", out);
-            print_json_message(d, note, out);
-        }
-        fputc(']', out);
+        fputs(", \"notes\": ", out);
+        print_json_messages(d, m->notes, indent, out);
     }
     fputc('}', out);
 }
 
-void diag_print_json(const struct diag *d, FILE *out) {
+/* The array that holds these messages, on a line that is indented so far. */
+static void print_json_messages(const struct diag *d, const struct message *first, int indent,
+                                FILE *out) {
     fputc('[', out);
-    for (const struct message *m = d->first; m; m = m->next) {
-        fputs(m == d->first ? "\n  " : ",\n  ", out);
-        print_json_message(d, m, out);
+    for (const struct message *m = first; m; m = m->next) {
+        fprintf(out, "%s\n%*s", m == first ? "" : ",", indent + 2, "");
+        print_json_message(d, m, indent + 2, out);
     }
-    fputs(d->first ? "\n]\n" : "]\n", out);
+    if (first)
+        fprintf(out, "\n%*s", indent, "");
+    fputc(']', out);
+}
+
+void diag_print_json(const struct diag *d, int indent, FILE *out) {
+    print_json_messages(d, d->first, indent, out);
 }

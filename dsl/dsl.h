@@ -83,8 +83,10 @@ bool diag_full(const struct diag *d); /* 20 errors: stop looking for more */
 /* file:line:col: error: ...\n source line \n ^~~~ ; tabs and UTF-8 keep the caret under the
  * right column. */
 void diag_print(const struct diag *d, FILE *out, bool colour);
-/* One array of objects: severity, file, line, column, end_line, end_column, message, notes. */
-void diag_print_json(const struct diag *d, FILE *out);
+/* One array of objects: severity, file, line, column, end_line, end_column, message, notes. A
+ * message a line, `indent` spaces in front of the array's end and two more for each level in it;
+ * what comes before the array and behind it is the caller's. */
+void diag_print_json(const struct diag *d, int indent, FILE *out);
 
 /* ---- ast.c -------------------------------------------------------------------------------- */
 

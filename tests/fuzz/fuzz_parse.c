@@ -39,7 +39,7 @@ static char *print_again(const char *text, size_t bytes, unsigned imports, size_
     struct program *p = parse_text(a, s, d, "fuzz.slc", text, bytes, read_world, &world);
     FILE *out = open_memstream(&messages, &message_bytes);
     diag_print(d, out, true);
-    diag_print_json(d, out);
+    diag_print_json(d, 0, out);
     fclose(out);
     if (diag_errors(d) && strstr(messages, "error") == NULL)
         abort();

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
             compilation_print(c, out);
         } else {
             diag_print(c->diag, out, true);
-            diag_print_json(c->diag, out);
+            diag_print_json(c->diag, 0, out);
         }
     }
     if (out) {

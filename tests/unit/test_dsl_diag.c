@@ -37,7 +37,7 @@ static const char *print(struct fixture *f, bool json) {
     free(f->printed);
     FILE *out = open_memstream(&f->printed, &bytes);
     if (json)
-        diag_print_json(f->diag, out);
+        diag_print_json(f->diag, 0, out);
     else
         diag_print(f->diag, out, false);
     fclose(out);
@@ -81,7 +81,7 @@ static void a_message_may_have_no_place(void **state) {
     diag_report(f.diag, SEV_ERROR, (struct span){0, 0}, "there is no schedule '%s'", "x");
     assert_string_equal(print(&f, false), "error: there is no schedule 'x'\n");
     assert_string_equal(print(&f, true), "[\n  {\"severity\": \"error\", \"message\": "
-                                         "\"there is no schedule 'x'\", \"notes\": []}\n]\n");
+                                         "\"there is no schedule 'x'\", \"notes\": []}\n]");
     drop(&f);
 }
 
@@ -151,14 +151,14 @@ static void json_escapes_what_it_must(void **state) {
         f.arena,
         "[\n  {\"severity\": \"error\", \"file\": \"a.slc\", %s"
         "\"message\": \"say \\\"\\\\\\u0001\\u000a\\u007f\xC3\xA9\\ufffd\\\"\", \"notes\": ["
-        "{\"severity\": \"note\", \"file\": \"a.slc\", \"line\": 1, \"column\": 1, "
-        "\"end_line\": 1, \"end_column\": 2, \"message\": \"first\"}, "
-        "{\"severity\": \"note\", \"file\": \"a.slc\", %s\"message\": \"second\"}]}\n]\n",
+        "\n    {\"severity\": \"note\", \"file\": \"a.slc\", \"line\": 1, \"column\": 1, "
+        "\"end_line\": 1, \"end_column\": 2, \"message\": \"first\"},"
+        "\n    {\"severity\": \"note\", \"file\": \"a.slc\", %s\"message\": \"second\"}\n  ]}\n]",
         place, place);
     assert_string_equal(print(&f, true), wanted);
     drop(&f);
     f = make("");
-    assert_string_equal(print(&f, true), "[]\n");
+    assert_string_equal(print(&f, true), "[]");
     drop(&f);
 }
 
