@@ -8,6 +8,8 @@
  *
  *     gpu_begin(words)  ...  gpu_exchange(...)  ...  gpu_split(words)  max over ranks  gpu_finish(...)
  *
+ * Ranks of one process share the words: then split and maximum are left out.
+ *
  * `words` is device memory of the rank: PROTOCOL_STATUS is the word that codecs set bits in
  * (gpu_status); the words behind it are those that ranks take the maximum of. What a piece needed
  * is counted in units of 32 bytes, which sizes of encodings are multiples of; 0: not known.
@@ -66,13 +68,13 @@ struct protocol_record {
 /* Clears the words. */
 cudaError_t gpu_begin(uint32_t *words_dev, uint32_t words, cudaStream_t stream);
 
-/* Copies a number of slots at the same time, and notes needs. blocks: for each copy, 0: as many as
- * suit the bytes. Tables on the device; NULL where there are none. */
+/* Copies a number of slots at the same time, each of at most largest_bytes and aligned as slots are,
+ * and notes needs. The tables are on the device; NULL where there are none. */
 cudaError_t gpu_exchange(const struct protocol_copy *copies_dev, uint32_t copies,
                          uint64_t largest_bytes, const struct protocol_need *needs_dev,
                          uint32_t needs, uint32_t *words_dev, cudaStream_t stream);
 
-/* The status as words of which a maximum can be taken. */
+/* Spreads the status over words of which a maximum can be taken. */
 cudaError_t gpu_split(uint32_t *words_dev, cudaStream_t stream);
 
 /* The end of a run: counts it, and writes what it came to into the state and into the record of a

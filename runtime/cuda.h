@@ -1,7 +1,8 @@
 /* Private to runtime/: how the CUDA executor holds a plan while it runs. Beside it stand engine.h,
  * whose places and steps it shares with the CPU executor, and transport.h, what carries messages.
  *
- *   cuda_load.c    a compiled plan as a list of actions; its memory on the device
+ *   cuda_load.c    a compiled plan as a list of actions
+ *   cuda_memory.c  device and pinned memory: how much, taken, freed
  *   cuda_issue.c   issues the actions onto streams: eagerly, in our capture, in a caller's
  *   cuda_graph.c   capture, launch, rebind, adapt, destroy: sluice_graph_* of sluice.h
  *   cuda_ticket.c  records of what runs came to; waiting, repair
@@ -24,6 +25,7 @@
 #include "kernels/gpu.h"
 #include "kernels/protocol.h"
 #include "runtime/engine.h"
+#include "runtime/handles.h"
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
@@ -33,7 +35,7 @@ struct failure {
     char words[256];
 };
 
-bool fail(struct failure *f, enum run_status status, const char *format, ...)
+bool failure_set(struct failure *f, enum run_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* True for cudaSuccess. Else: "cudaMalloc(...): out of memory". */
 bool cuda_ok(struct failure *f, cudaError_t e, const char *call);
@@ -58,6 +60,9 @@ struct group {
                           rank after rank, in the order of their lists */
 };
 
+struct route; /* transport.h */
+struct transport;
+
 /* One compiled plan on the device. The tasks outlive it. */
 struct cuda_plan {
     const struct tasks *t;
@@ -73,18 +78,95 @@ struct cuda_plan {
     uint32_t events, streams; /* streams: comms, then the compute lanes of each rank */
     /* Slots in use, at most what the arena has room for. They change when the plan adapts; then
      * transports are told (route_update). */
-    uint64_t *piece_bytes; /* [pieces] */
-    uint32_t *need;        /* [pieces] its word, from PROTOCOL_NEEDS on; NONE: has no header */
-    uint32_t needs;        /* words behind PROTOCOL_NEEDS (protocol.h) */
-    uint8_t *from_send;    /* [operands] 1: a chunk read before anything is stored there */
-    uint64_t workspace_bytes;
-    bool can_overflow; /* with the slots in use */
+    uint64_t *piece_bytes;    /* [pieces] */
+    uint32_t *need;           /* [pieces] its word, from PROTOCOL_NEEDS on; NONE: has no header */
+    uint32_t needs;           /* words behind PROTOCOL_NEEDS (protocol.h) */
+    bool headers;             /* some piece has one */
+    uint8_t *from_send;       /* [operands] 1: a chunk read before anything is stored there */
+    uint64_t workspace_bytes; /* of a stream */
+    bool can_overflow;        /* with the slots in use */
 };
+
+bool cuda_plan_init(struct cuda_plan *p, const struct tasks *t, int32_t first_rank, int32_t ranks,
+                    struct failure *f);
+void cuda_plan_free(struct cuda_plan *p);
+/* A slot in which no data overflows. */
+uint64_t cuda_piece_worst(const struct cuda_plan *p, uint32_t piece);
+/* Sets can_overflow, after piece_bytes changed. */
+void cuda_plan_measure(struct cuda_plan *p);
 
 /* The slot of a piece of a rank of this process. */
 static inline char *cuda_piece_dev(const struct cuda_plan *p, uint32_t piece) {
     const struct piece *x = &p->t->pieces.data[piece];
     return p->arena_dev[x->rank - p->first_rank] + x->offset;
 }
+
+/* ---- cuda_memory.c ------------------------------------------------------------------------- */
+
+/* What a run came to, and where it is told. */
+struct report {
+    uint32_t *words_dev;
+    uint32_t words; /* PROTOCOL_NEEDS + needs */
+    struct protocol_state *state_dev;
+    char *ring_host, *ring_dev; /* the same pinned memory */
+    uint64_t record_bytes;
+    uint32_t ring; /* records */
+};
+
+#define RECORDS 4u
+
+/* All that is issued and what it works on. Graphs, ours and the caller's, hold it together. */
+struct cuda_run {
+    _Atomic uint32_t owners;
+    struct sluice_comm *comm; /* kept alive */
+    struct transport *x;
+    sluice_graph_options options;
+    struct compilation *main_compilation, *repair_compilation;
+    struct cuda_plan plan, repair;
+    bool has_repair; /* the plan may overflow, now or when it has adapted */
+    bool reports;    /* runs end with a consensus and a record */
+    struct route *route, *repair_route;
+
+    const char **send; /* [ranks] of this process, as the caller gave them */
+    char **recv;
+    const char **read; /* [ranks] where chunks that are not stored yet are read: send, or a copy */
+    char **arena_dev, **snapshot_dev; /* snapshot: NULL where there is none */
+    char *arenas, *snapshots, *workspaces, *words;
+    struct report report, repair_report;
+    uint64_t *stamps_host, *stamps_dev; /* [2 * actions] begin and end */
+    sluice_graph_sizes sizes;
+
+    uint32_t streams, events;
+    cudaStream_t *stream;    /* [streams] */
+    cudaEvent_t *event;      /* [events] */
+    cudaEvent_t fork, *join; /* [streams] */
+};
+
+/* Fills sizes of a run whose plans are loaded. snapshots: send and recv overlap, or may. */
+void cuda_memory_measure(struct cuda_run *r, bool snapshots);
+/* Takes what was measured, within the limit. */
+bool cuda_memory_take(struct cuda_run *r, struct failure *f);
+void cuda_memory_free(struct cuda_run *r);
+/* The caller's buffers from now on. */
+bool cuda_memory_bind(struct cuda_run *r, const void *const *send, void *const *recv,
+                      struct failure *f);
+/* Whether some rank's send and recv share memory. */
+bool cuda_memory_overlaps(const struct cuda_run *r, const void *const *send, void *const *recv);
+
+/* ---- cuda_issue.c -------------------------------------------------------------------------- */
+
+/* Nodes of a capture that hold pointers of the caller's, in the order of issue. */
+struct node_log {
+    cudaGraphNode_t *nodes;
+    size_t count, room;
+};
+
+/* Issues the plan and its end on the stream: eagerly, or into the graph that is being captured
+ * there. log: NULL, or notes nodes. muted: without messages, consensus and end, only for the nodes.
+ * Not to be called by two threads at a time on one run. */
+bool cuda_issue_captured(struct cuda_run *r, cudaStream_t stream, struct node_log *log, bool muted,
+                         struct failure *f);
+/* The repair of the run before it. */
+bool cuda_issue_repair_captured(struct cuda_run *r, cudaStream_t stream, struct failure *f);
 
 #endif

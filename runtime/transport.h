@@ -32,9 +32,10 @@ struct transport_ops {
                   uint32_t count, struct failure *f);
 
     /* Makes ready to carry the plan's groups. The plan outlives the route; its arenas do not move,
-     * and are all that messages are read from and written to. Called by all ranks. */
+     * and are all that messages are read from and written to. words_dev: see exchange. *out is set
+     * in any case, and freed by the caller. Called by all ranks. */
     bool (*route_new)(struct transport *x, const struct cuda_plan *p, enum route_use use,
-                      struct route **out, struct failure *f);
+                      uint32_t *words_dev, struct route **out, struct failure *f);
     /* plan.piece_bytes has changed, on all ranks alike; nothing of this plan is running. NULL:
      * exchange reads them each time. */
     bool (*route_update)(struct route *r, struct failure *f);
@@ -42,7 +43,8 @@ struct transport_ops {
     /* Issues all messages of plan.groups[group] onto the stream: sends and receives start together
      * behind what the stream holds, and are done together. Of a message, plan.piece_bytes of each
      * piece travel, from the sender's slot to the receiver's; pieces that lie in a row and are full
-     * may go as one. */
+     * may go as one. What pieces that leave a rank of this process needed is noted in the words,
+     * plan.need says where (gpu_exchange without copies does it). */
     bool (*exchange_captured)(struct route *r, uint32_t group, cudaStream_t stream,
                               struct failure *f);
 
@@ -57,7 +59,7 @@ struct transport_ops {
     /* Ends what still waits for a peer, on this rank; waiting streams come to an end. NULL: no need. */
     void (*abort)(struct transport *x);
 
-    void (*route_free)(struct route *r); /* nothing of it is running */
+    void (*route_free)(struct route *r); /* nothing of it is running; NULL is allowed */
     void (*free)(struct transport *x);
 };
 
