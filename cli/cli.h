@@ -6,6 +6,7 @@
  *   json.c       JSON for machines
  *   job.c        options -> what the compiler wants to know
  *   run_data.c   the memory of all ranks: filled, compared, written
+ *   run_room.c   whether a run fits the memory there is
  *   cmd_*.c      one file a command (commands.def)
  */
 #ifndef SLUICE_CLI_H
@@ -169,10 +170,24 @@ struct run_data {
 /* Room for all ranks of a compiled plan, `send` filled as the options say. */
 enum exit_code run_data_new(const struct options *o, const struct compilation *c,
                             const struct input_file *file, struct run_data *out);
+double run_data_bytes(const struct flow *f); /* what run_data_new will take */
 void run_data_free(struct run_data *d);
 void run_data_swap(struct run_data *d);       /* recv <-> before */
 bool run_data_same(const struct run_data *d); /* recv and before hold the same bits */
 enum exit_code run_data_write(const struct options *o, const struct run_data *d); /* --output */
+
+/* ---- run_room.c --------------------------------------------------------------------------- */
+
+/* The memory a run may take, asked of before any is taken. */
+struct run_room {
+    const struct options *o;
+    bool learns;         /* two plans are there while one takes over from the other */
+    double limit, plans; /* bytes: all that may be taken; what plans hold by now */
+    bool refused;        /* and it was said why */
+};
+struct run_room run_room_new(const struct options *o);
+/* run_options.may_take; ctx is the room. */
+bool run_room_may_take(void *ctx, const struct flow *f, uint64_t bytes);
 
 /* ---- bench_compile.c, bench_codec.c -------------------------------------------------------- */
 

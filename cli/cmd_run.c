@@ -157,7 +157,11 @@ static enum exit_code run_plan(const struct job *job, const char *path,
                                const struct input_file *file) {
     const struct options *o = job->o;
     struct progress progress = progress_start(o);
+    struct run_room room = run_room_new(o);
     struct run_options run = {.threads = o->threads > 0 ? (int)o->threads : 0,
+                              .memory_limit_bytes = UINT64_MAX,
+                              .may_take = run_room_may_take,
+                              .may_take_ctx = &room,
                               .progress = show_tasks,
                               .progress_ctx = &progress};
     struct run_outcome outcome = {.path = path};
@@ -165,7 +169,10 @@ static enum exit_code run_plan(const struct job *job, const char *path,
     double started = now_seconds();
     struct plan *p = plan_new_file(path, &job->compile, &run);
     outcome.compile_seconds = now_seconds() - started;
-    enum exit_code code = p && plan_ready(p) ? EXIT_OK : plan_failure(o, p);
+    enum exit_code code = EXIT_OK;
+    if (!p || !plan_ready(p)) {
+        code = room.refused ? EXIT_INPUT : plan_failure(o, p);
+    }
     if (code == EXIT_OK) {
         code = run_data_new(o, plan_compilation(p), file, &data);
     }
@@ -182,6 +189,7 @@ static enum exit_code run_plan(const struct job *job, const char *path,
     if (code == EXIT_OK || code == EXIT_RESULT) {
         outcome.compilation = plan_compilation(p);
         outcome.wrapped = data.wrapped;
+        outcome.input_elems = file ? file->elems : 0;
         run_print(o, &outcome);
     }
     if (code == EXIT_OK && o->output) {

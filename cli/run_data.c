@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Zeroed room for each rank; NULL: no memory. Ranks without elements get NULL. */
 static void **rooms_new(int32_t ranks, const uint64_t *elems, uint64_t elem_bytes) {
@@ -50,21 +49,12 @@ static void fill(struct run_data *d, const struct input_file *file, enum input_k
     }
 }
 
-/* Refuses what the machine cannot hold, before the pages are touched. */
-static bool fits_memory(const struct options *o, const struct run_data *d) {
-    double need = 0, have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    char need_text[NUMBER_TEXT_BYTES], have_text[NUMBER_TEXT_BYTES];
-    for (int32_t r = 0; r < d->ranks; r++) {
-        need += ((double)d->send_elems[r] + 2 * (double)d->recv_elems[r]) *
-                (double)dtype_bytes(d->dtype);
+double run_data_bytes(const struct flow *f) {
+    double elems = 0;
+    for (int32_t r = 0; r < f->setup.ranks; r++) {
+        elems += (double)io_send_elems(f, r) + 2 * (double)io_recv_elems(f, r);
     }
-    if (need <= have * 3 / 4) {
-        return true;
-    }
-    complain(o, "the data of %d ranks takes %s, this machine has %s", d->ranks,
-             need < 0x1p63 ? format_bytes(need_text, (uint64_t)need) : "far too much",
-             format_bytes(have_text, (uint64_t)have));
-    return false;
+    return elems * (double)dtype_bytes(f->setup.dtype);
 }
 
 enum exit_code run_data_new(const struct options *o, const struct compilation *c,
@@ -82,9 +72,6 @@ enum exit_code run_data_new(const struct options *o, const struct compilation *c
         for (int32_t r = 0; r < out->ranks; r++) {
             out->send_elems[r] = io_send_elems(c->flow, r);
             out->recv_elems[r] = io_recv_elems(c->flow, r);
-        }
-        if (!fits_memory(o, out)) {
-            return EXIT_INPUT;
         }
         out->send = rooms_new(out->ranks, out->send_elems, elem_bytes);
         out->recv = rooms_new(out->ranks, out->recv_elems, elem_bytes);

@@ -80,7 +80,15 @@ static void print_stages(const struct run_outcome *r, bool colour) {
             print_stage(*r->stage[i].name ? r->stage[i].name : "(no stage)", &r->stage[i], r->runs);
         }
     }
-    print_stage("all", &r->total, r->runs);
+    if (r->repairs) {
+        char wire[NUMBER_TEXT_BYTES];
+        printf("  %-16s %10s %12s %12s\n", "repairs", "", "",
+               format_bytes(wire, r->repair_wire_bytes / r->runs));
+    }
+    /* what travelled in all: a repair is the price of slots that are too small */
+    struct run_stage all = r->total;
+    all.wire_bytes += r->repair_wire_bytes;
+    print_stage("all", &all, r->runs);
 }
 
 static void print_times(const struct run_outcome *r) {
@@ -99,12 +107,22 @@ static void print_times(const struct run_outcome *r) {
     printf("\n");
 }
 
+static void print_repairs(const struct run_outcome *r) {
+    char bytes[NUMBER_TEXT_BYTES];
+    format_bytes(bytes, r->repair_wire_bytes);
+    if (r->runs == 1) {
+        printf("  repaired  the run overflowed a slot and was done again raw, %s more\n", bytes);
+        return;
+    }
+    printf("  repaired  %llu of %llu runs overflowed a slot and were done again raw, %s more\n",
+           (unsigned long long)r->repairs, (unsigned long long)r->runs, bytes);
+}
+
 static void print_result(const struct run_outcome *r, bool colour) {
     const struct reference_report *v = &r->reference;
     char n[NUMBER_TEXT_BYTES], m[NUMBER_TEXT_BYTES];
     if (r->repairs) {
-        printf("  repaired  %llu of %llu runs overflowed a slot and were done again raw\n",
-               (unsigned long long)r->repairs, (unsigned long long)r->runs);
+        print_repairs(r);
     }
     if (!r->verified) {
         return;
@@ -139,11 +157,11 @@ static void print_text(const struct options *o, const struct run_outcome *r) {
            style_off(colour), format_count(ranks, (uint64_t)s->ranks, "rank"), dtype_name(s->dtype),
            redop_name(s->redop), format_count(count, s->count, "element"),
            format_bytes(bytes, s->count * dtype_bytes(s->dtype)));
-    if (r->wrapped) {
-        printf(
-            "  input     the file is too short for all ranks and was read again from its start\n");
-    }
     print_proved(r->compilation, colour);
+    if (r->wrapped) {
+        printf("  input     %s from %s, repeated to fill all ranks\n",
+               format_count(count, r->input_elems, "element"), o->input);
+    }
     print_result(r, colour);
     print_times(r);
     print_stages(r, colour);
@@ -195,6 +213,7 @@ static void print_json(const struct run_outcome *r) {
     json_integer(&j, "count", c->setup.count);
     json_bool(&j, "ok", !r->verified || r->reference.wrong == 0);
     json_proved(&j, "proved", c);
+    json_bool(&j, "input_repeated", r->wrapped);
     json_integer(&j, "runs", r->runs);
     json_integer(&j, "repairs", r->repairs);
     json_integer(&j, "repair_wire_bytes", r->repair_wire_bytes);

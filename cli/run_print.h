@@ -17,6 +17,7 @@ struct run_outcome {
     struct run_stage total;
     uint64_t arena_bytes, arena_unshared_bytes, total_bytes;
     int threads;
+    uint64_t input_elems; /* in the input file; 0: made up */
     bool wrapped, verified;
     struct reference_report reference;
 };

@@ -68,6 +68,11 @@ struct run_stats {
 struct run_options {
     int threads;                 /* 0: one a rank, at most the machine's cores */
     uint64_t memory_limit_bytes; /* 0: half of the machine's memory */
+    /* Asked once a plan is compiled and before its memory is taken, also for what plan_adapt makes
+     * while the plan in use is still there: whether the caller has room for so many bytes and for
+     * the data of this flow. False: RUN_NO_MEMORY. NULL: always. */
+    bool (*may_take)(void *ctx, const struct flow *f, uint64_t bytes);
+    void *may_take_ctx;
     /* Called on the thread that runs, with tasks done, every progress_seconds or so (0: a tenth
      * of a second). NULL: never. */
     void (*progress)(void *ctx, uint64_t done, uint64_t of);

@@ -403,8 +403,7 @@ static void *hold(struct executor *e, uint64_t bytes) {
     uint64_t limit = e->options.memory_limit_bytes;
     uint64_t held = e->stats.total_bytes;
     if (bytes > UINT64_MAX / 2 || held > limit || bytes > limit - held) {
-        snprintf(e->error, sizeof e->error, "the run needs more than %" PRIu64 " MiB of memory",
-                 limit >> 20);
+        snprintf(e->error, sizeof e->error, "the run needs more memory than it may take");
         return NULL;
     }
     bytes = (bytes + align) / align * align; /* never 0 */
@@ -418,16 +417,49 @@ static void *hold(struct executor *e, uint64_t bytes) {
     return block;
 }
 
+static uint64_t arena_of(const struct executor *e, size_t rank) {
+    uint64_t bytes = e->plan.t->ranks.data[rank].arena_bytes;
+    return e->has_repair ? larger(bytes, e->repair.t->ranks.data[rank].arena_bytes) : bytes;
+}
+
+static uint64_t scratch_of_worker(const struct executor *e) {
+    uint64_t bytes = e->plan.codec_bytes + e->plan.value_bytes;
+    return e->has_repair ? larger(bytes, e->repair.codec_bytes + e->repair.value_bytes) : bytes;
+}
+
+static uint64_t add_up(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Whether what hold_all will take may be taken, so that a run that is too large is refused before
+ * any page is touched. What grows with the data is counted; hold sees to the rest. */
+static bool has_room(struct executor *e) {
+    const struct run_options *o = &e->options;
+    char need[NUMBER_TEXT_BYTES], may[NUMBER_TEXT_BYTES];
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < e->plan.t->ranks.count; i++)
+        bytes = add_up(bytes, add_up(arena_of(e, i), e->plan.recv_bytes[i]));
+    for (int i = 0; i < e->threads; i++)
+        bytes = add_up(bytes, scratch_of_worker(e));
+    if (bytes > o->memory_limit_bytes) {
+        snprintf(e->error, sizeof e->error, "the run needs %s of memory and may take %s",
+                 format_bytes(need, bytes), format_bytes(may, o->memory_limit_bytes));
+        return false;
+    }
+    if (o->may_take && !o->may_take(o->may_take_ctx, e->plan.t->flow, bytes)) {
+        snprintf(e->error, sizeof e->error, "the caller has no room for the run");
+        return false;
+    }
+    return true;
+}
+
 static bool hold_ranks(struct executor *e) {
     const struct tasks *t = e->plan.t;
     for (size_t i = 0; i < t->ranks.count; i++) {
-        uint64_t arena = t->ranks.data[i].arena_bytes;
-        e->stats.arena_bytes = larger(e->stats.arena_bytes, arena);
+        e->stats.arena_bytes = larger(e->stats.arena_bytes, t->ranks.data[i].arena_bytes);
         e->stats.arena_unshared_bytes =
             larger(e->stats.arena_unshared_bytes, t->ranks.data[i].unshared_bytes);
-        if (e->has_repair)
-            arena = larger(arena, e->repair.t->ranks.data[i].arena_bytes);
-        e->ranks[i].arena = hold(e, arena);
+        e->ranks[i].arena = hold(e, arena_of(e, i));
         e->ranks[i].work = hold(e, e->plan.recv_bytes[i]);
         if (!e->ranks[i].arena || !e->ranks[i].work)
             return false;
@@ -436,16 +468,13 @@ static bool hold_ranks(struct executor *e) {
 }
 
 static bool hold_workers(struct executor *e) {
-    uint64_t bytes = e->plan.codec_bytes + e->plan.value_bytes;
-    if (e->has_repair)
-        bytes = larger(bytes, e->repair.codec_bytes + e->repair.value_bytes);
     e->workers = hold(e, (uint64_t)e->threads * sizeof *e->workers);
     e->stages = hold(e, (uint64_t)(e->threads + 1) * e->stats.stages * sizeof *e->stages);
     if (!e->workers || !e->stages)
         return false;
     for (int i = 0; i < e->threads; i++) {
         e->workers[i].stages = e->stages + (size_t)(i + 1) * e->stats.stages;
-        e->workers[i].scratch = hold(e, bytes);
+        e->workers[i].scratch = hold(e, scratch_of_worker(e));
         if (!e->workers[i].scratch)
             return false;
     }
@@ -510,7 +539,7 @@ static enum run_status executor_init(struct executor *e, const struct tasks *t,
         return RUN_NO_MEMORY;
     e->threads = e->stats.threads = pool_threads(e->pool);
     e->stats.stages = (uint32_t)t->flow->stages.count;
-    if (!hold_all(e)) {
+    if (!has_room(e) || !hold_all(e)) {
         snprintf(err, err_bytes, "%s", e->error);
         return RUN_NO_MEMORY;
     }
