@@ -151,7 +151,7 @@ enum exit_code bench_codec(const struct options *o, const char *path) {
     static const char *const for_half[] = {"none", "pack", "quant(8)", "quant(4)", NULL};
     static const char *const for_f32[] = {"none",     "pack",     "cast(bf16)", "cast(bf16) | pack",
                                           "quant(8)", "quant(4)", NULL};
-    static const char *const for_others[] = {"none", "lz", NULL};
+    static const char *const for_others[] = {"none", "lz", "sparse", NULL};
     struct job job;
     if (!job_start(&job, o)) {
         return EXIT_USAGE;

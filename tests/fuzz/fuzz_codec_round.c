@@ -19,7 +19,7 @@ static void check(bool holds) {
         abort();
 }
 
-static const char *const texts[] = {"pack", "lz"};
+static const char *const texts[] = {"pack", "lz", "sparse"};
 
 static void run(const char *text, enum dtype t, const uint8_t *src, uint64_t elems,
                 uint64_t share) {

@@ -34,6 +34,7 @@ static void canonical_text_parses_back(void **state) {
     check_text("none | pack | none", "pack");
     check_text("lz", "lz");
     check_text("cast(bf16) | lz(0.5)", "cast(bf16) | lz(0.5)");
+    check_text("cast(f16)|sparse(.1)", "cast(f16) | sparse(0.1)");
     check_text("none|none", "none");
 }
 
@@ -211,7 +212,8 @@ static void slots_have_the_documented_sizes(void **state) {
 
 static void sizes_that_do_not_exist_are_errors(void **state) {
     const char *const texts[] = {"none",      "cast(bf16)",       "quant(8)", "pack",
-                                 "pack(0.5)", "cast(f16) | pack", "lz",       "lz(0.5)"};
+                                 "pack(0.5)", "cast(f16) | pack", "lz",       "lz(0.5)",
+                                 "sparse",    "sparse(0.1)"};
     const uint64_t gib = UINT64_C(1) << 30;
     struct codec pack = codec_of("pack(0.72)");
     uint8_t slot[64] = {0};
