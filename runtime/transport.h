@@ -53,6 +53,14 @@ struct transport_ops {
     bool (*consensus_captured)(struct route *r, uint32_t *words_dev, uint32_t count,
                                cudaStream_t stream, struct failure *f);
 
+    /* The collective that the plan's flow declares, by the transport's own means instead of the
+     * groups: what SLUICE_DISABLE asks for. send and recv as executor.h lays them out, of the one
+     * rank of this process. plain_possible: whether there is such a thing. NULL, both: there is
+     * not. */
+    bool (*plain_possible)(const struct flow *flow);
+    bool (*plain_captured)(struct route *r, const void *send_dev, void *recv_dev,
+                           cudaStream_t stream, struct failure *f);
+
     /* Asked while the host waits: whether all is well with the peers. False: RUN_PEER, and from then
      * on everything on the transport fails fast. NULL: nothing can happen. */
     bool (*check)(struct transport *x, struct failure *f);
@@ -77,5 +85,11 @@ struct transport {
 
 /* All ranks in this process, on the current device. NULL and *f: no memory. */
 struct transport *transport_local_new(int32_t ranks, struct failure *f);
+
+/* One rank of a communicator of NCCL, which stays the caller's and need not outlive this; its device
+ * becomes the current one. Called by all ranks. */
+struct ncclComm;
+struct transport *transport_nccl_new(struct ncclComm *comm, double timeout_seconds,
+                                     struct failure *f);
 
 #endif
