@@ -256,89 +256,43 @@ cudaError_t launch(const combine_args &a, const encode_args &e, cudaStream_t str
     return cudaGetLastError();
 }
 
-bool aligned(const void *p, uint32_t bytes) {
-    return (uintptr_t)p % bytes == 0;
-}
-
-/* Fills in the operands. */
-cudaError_t take_operands(enum dtype t, const struct gpu_operand *operands, uint64_t elems,
-                          combine_args &a) {
-    for (uint32_t o = 0; o < a.count; o++) {
-        const struct gpu_operand *from = &operands[o];
-        enum gpu_form form = GPU_FORM_RAW;
-
-        if (from->kind == GPU_PIECE) {
-            form = gpu_form_of(&from->codec, t, elems);
-            if (form == GPU_FORM_NONE)
-                return cudaErrorNotSupported;
-            if (!gpu_slot_is_right(&from->codec, t, elems, from->data_dev, from->slot_bytes))
-                return cudaErrorInvalidValue;
-        }
-        if (from->data_dev == NULL ||
-            !aligned(from->data_dev, from->kind == GPU_ACC ? 4 : dtype_bytes(t)))
-            return cudaErrorInvalidValue;
-        a.operand[o].data = (const unsigned char *)from->data_dev;
-        a.operand[o].slot_bytes = from->slot_bytes;
-        a.operand[o].kind = from->kind == GPU_ACC   ? SOURCE_ACC
-                            : form == GPU_FORM_PACK ? SOURCE_PACK
-                                                    : SOURCE_CHUNK;
+void take_operands(const gpu_job &job, combine_args &a) {
+    for (uint32_t o = 0; o < job.count; o++) {
+        a.operand[o].data = job.in[o].data;
+        a.operand[o].slot_bytes = job.in[o].slot_bytes;
+        a.operand[o].kind = job.in[o].kind == GPU_ACC     ? SOURCE_ACC
+                            : job.in[o].kind == GPU_PIECE ? SOURCE_PACK
+                                                          : SOURCE_CHUNK;
     }
-    if (a.count == 2 && a.operand[0].kind == SOURCE_PACK && a.operand[1].kind == SOURCE_CHUNK) {
+    if (job.count == 2 && a.operand[0].kind == SOURCE_PACK && a.operand[1].kind == SOURCE_CHUNK) {
         auto piece = a.operand[0];
 
         a.operand[0] = a.operand[1];
         a.operand[1] = piece;
     }
-    return cudaSuccess;
 }
 
 } // namespace
 
-extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *operands,
-                                   uint32_t count, uint64_t elems, uint64_t divide_by,
-                                   void *acc_dev, void *chunk_dev, const struct codec *c,
-                                   void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
-                                   uint32_t *status_dev, cudaStream_t stream) {
-    struct codec none = codec_none();
-    enum gpu_form form = gpu_form_of(slot_dev != NULL ? c : &none, t, elems);
+cudaError_t pack_combine(const gpu_job &job) {
     combine_args a = {};
-    encode_args e = {NULL, slot_bytes, pack_layout_of(elems), pack_workspace_at(workspace_dev),
-                     status_dev};
-    cudaError_t error;
+    encode_args e = {NULL, job.slot_bytes, pack_layout_of(job.elems),
+                     pack_workspace_at(job.workspace), job.status};
 
-    if (form == GPU_FORM_NONE)
-        return cudaErrorNotSupported;
-    if (count == 0 || count > GPU_MAX_OPERANDS || op >= REDOP_COUNT || status_dev == NULL ||
-        (acc_dev != NULL) == (chunk_dev != NULL || slot_dev != NULL) || !aligned(acc_dev, 4) ||
-        !aligned(chunk_dev, dtype_bytes(t)))
-        return cudaErrorInvalidValue;
-    if (elems == 0)
-        return cudaSuccess;
-    a.count = count;
-    error = take_operands(t, operands, elems, a);
-    if (error != cudaSuccess)
-        return error;
-    a.op = op;
-    a.divide_by = (float)divide_by;
-    a.moved = count == 1 && a.operand[0].kind != SOURCE_ACC && acc_dev == NULL;
-    if (a.moved)
-        a.divide_by = 0;
+    a.count = job.count;
+    a.op = job.op;
+    a.divide_by = (float)job.divide_by;
+    a.moved = job.moved;
     a.layout = e.layout;
-    a.acc = (float *)acc_dev;
-    a.chunk[0] = (unsigned char *)chunk_dev;
-    a.status = status_dev;
-    if (slot_dev != NULL) {
-        if (!gpu_slot_is_right(c, t, elems, slot_dev, slot_bytes))
-            return cudaErrorInvalidValue;
-        if (form == GPU_FORM_PACK)
-            e.slot = (unsigned char *)slot_dev;
-        else
-            a.chunk[1] = (unsigned char *)slot_dev;
-        if (form == GPU_FORM_PACK &&
-            (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT)))
-            return cudaErrorInvalidValue;
-    }
-    return t == DTYPE_BF16  ? launch<DTYPE_BF16>(a, e, stream)
-           : t == DTYPE_F16 ? launch<DTYPE_F16>(a, e, stream)
-                            : launch<DTYPE_F32>(a, e, stream);
+    a.acc = (float *)job.acc;
+    a.chunk[0] = job.chunk;
+    a.status = job.status;
+    if (job.wire.form == GPU_FORM_PACK)
+        e.slot = job.slot;
+    else
+        a.chunk[1] = job.slot;
+    take_operands(job, a);
+    return job.t == DTYPE_BF16  ? launch<DTYPE_BF16>(a, e, job.stream)
+           : job.t == DTYPE_F16 ? launch<DTYPE_F16>(a, e, job.stream)
+                                : launch<DTYPE_F32>(a, e, job.stream);
 }

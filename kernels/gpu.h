@@ -15,7 +15,8 @@
  *
  * They return cudaErrorNotSupported for a type or codec without kernels, cudaErrorInvalidValue for
  * arguments that do not fit one another, both with nothing enqueued; otherwise what the launch
- * returned. Kernels exist for f32, f16 and bf16, `none`, `pack`, and a `cast` that does nothing.
+ * returned. Kernels exist for `none` of every type, and for f32, f16 and bf16: `cast`, `quant`,
+ * `pack`.
  */
 #ifndef SLUICE_KERNELS_GPU_H
 #define SLUICE_KERNELS_GPU_H
@@ -58,8 +59,9 @@ cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev
 
 enum gpu_operand_kind {
     GPU_CHUNK, /* elements of the type */
-    GPU_ACC,   /* f32 accumulators, as acc_dev leaves them */
-    GPU_PIECE  /* an encoding */
+    GPU_ACC,  /* accumulators, as acc_dev leaves them: f32, or of a type that takes only `none`, the
+                  type itself */
+    GPU_PIECE /* an encoding */
 };
 
 struct gpu_operand {

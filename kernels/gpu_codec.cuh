@@ -1,5 +1,6 @@
 /*
- * gpu_codec.cuh: what the launchers ask about a codec before they enqueue anything. Internal.
+ * gpu_codec.cuh: what a launch is about, checked once and in the terms of the kernels; and the
+ * launchers behind those of gpu.h, one for each family of kernels. Internal.
  */
 #ifndef SLUICE_KERNELS_GPU_CODEC_CUH
 #define SLUICE_KERNELS_GPU_CODEC_CUH
@@ -10,13 +11,56 @@
 enum gpu_form {
     GPU_FORM_NONE, /* there are no kernels for this codec and type */
     GPU_FORM_RAW,  /* the elements as they are */
-    GPU_FORM_PACK
+    GPU_FORM_PACK, /* of the elements' own type */
+    GPU_FORM_CAST,
+    GPU_FORM_QUANT,
+    GPU_FORM_CAST_PACK /* pack of the elements cast to another type of 16 bits */
 };
 
-enum gpu_form gpu_form_of(const struct codec *c, enum dtype t, uint64_t elems);
+struct gpu_wire {
+    enum gpu_form form;
+    enum wire_type type;  /* GPU_FORM_CAST, GPU_FORM_CAST_PACK */
+    uint32_t bits, block; /* GPU_FORM_QUANT */
+    uint32_t block_shift; /* 1 + log2(block / 32), 0 when that is no power of two */
+    uint32_t blocks;
+    uint64_t integers_at; /* bytes */
+};
 
-/* Aligned, and large enough to hold at least a mark. */
-bool gpu_slot_is_right(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
-                       uint64_t slot_bytes);
+struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems);
+
+/* An operand; a raw piece is a chunk. */
+struct gpu_input {
+    enum gpu_operand_kind kind;
+    const unsigned char *data;
+    uint64_t slot_bytes;
+    struct gpu_wire wire;
+};
+
+/* Arguments of gpu_combine that fit one another. */
+struct gpu_job {
+    enum dtype t;
+    enum redop op;
+    uint64_t elems, divide_by;
+    uint32_t count;
+    bool moved; /* one operand, whose bits go on unchanged */
+    struct gpu_input in[GPU_MAX_OPERANDS];
+    unsigned char *acc, *chunk, *slot; /* NULL: not wanted */
+    uint64_t slot_bytes;
+    struct gpu_wire wire; /* of the slot */
+    void *workspace;
+    uint32_t *status;
+    cudaStream_t stream;
+};
+
+/* combine.cu: chunks, accumulators and pieces of `pack` to anything but a cast or quantised slot */
+cudaError_t pack_combine(const struct gpu_job &job);
+/* pack.cu: the same for one operand, a chunk to a piece or a piece to a chunk */
+cudaError_t pack_encode(const struct gpu_job &job);
+cudaError_t pack_decode(const struct gpu_job &job);
+uint64_t pack_workspace_of(uint64_t elems);
+/* value.cu: everything that is not packed */
+cudaError_t value_combine(const struct gpu_job &job);
+/* plain.cu: types that only `none` takes */
+cudaError_t plain_combine(const struct gpu_job &job);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * pack.cu: encoding and decoding pieces with `pack` (pack.cuh has the parts, FORMAT.md the bytes),
- * and the launchers of all codecs.
+ * pack.cu: encoding and decoding pieces with `pack` (pack.cuh has the parts, FORMAT.md the bytes).
  *
  * Encoding is pack_encode.cuh on elements in memory. Decoding gives each group a warp, which finds
  * its bytes from the directory alone and waits for nobody.
@@ -77,79 +76,25 @@ template <enum dtype T> cudaError_t launch_decode(const decode_args &a, cudaStre
 
 } // namespace
 
-enum gpu_form gpu_form_of(const struct codec *c, enum dtype t, uint64_t elems) {
-    bool packed = false;
-
-    if (t != DTYPE_F32 && t != DTYPE_F16 && t != DTYPE_BF16)
-        return GPU_FORM_NONE;
-    for (int32_t i = 0; i < c->stage_count; i++) {
-        const struct codec_stage *s = &c->stages[i];
-
-        if (s->kind == CODEC_PACK)
-            packed = true;
-        else if (s->kind != CODEC_NONE && !(s->kind == CODEC_CAST && s->params[0] == (int64_t)t))
-            return GPU_FORM_NONE;
-    }
-    return packed && elems >= GROUP ? GPU_FORM_PACK : GPU_FORM_RAW;
+uint64_t pack_workspace_of(uint64_t elems) {
+    return pack_workspace_bytes(elems);
 }
 
-bool gpu_slot_is_right(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
-                       uint64_t slot_bytes) {
-    uint64_t least = codec_least_bytes(c, t, elems);
+cudaError_t pack_encode(const gpu_job &job) {
+    encode_args a = {job.slot, job.slot_bytes, pack_layout_of(job.elems),
+                     pack_workspace_at(job.workspace), job.status};
+    const void *src = job.in[0].data;
 
-    return slot != NULL && (uintptr_t)slot % GPU_ALIGNMENT == 0 &&
-           codec_worst_bytes(c, t, elems) != CODEC_SIZE_ERROR && slot_bytes >= least;
+    return job.t == DTYPE_BF16  ? launch_encode<DTYPE_BF16>(a, src, job.stream)
+           : job.t == DTYPE_F16 ? launch_encode<DTYPE_F16>(a, src, job.stream)
+                                : launch_encode<DTYPE_F32>(a, src, job.stream);
 }
 
-extern "C" uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    return gpu_form_of(c, t, elems) == GPU_FORM_PACK ? pack_workspace_bytes(elems) : 0;
-}
+cudaError_t pack_decode(const gpu_job &job) {
+    decode_args a = {job.in[0].data, job.in[0].slot_bytes, pack_layout_of(job.elems), job.chunk,
+                     job.status};
 
-extern "C" cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev,
-                                  uint64_t elems, void *slot_dev, uint64_t slot_bytes,
-                                  void *workspace_dev, uint32_t *status_dev, cudaStream_t stream) {
-    enum gpu_form form = gpu_form_of(c, t, elems);
-    encode_args a = {(unsigned char *)slot_dev, slot_bytes, pack_layout_of(elems),
-                     pack_workspace_at(workspace_dev), status_dev};
-
-    if (form == GPU_FORM_NONE)
-        return cudaErrorNotSupported;
-    if (elems == 0)
-        return cudaSuccess;
-    if (!gpu_slot_is_right(c, t, elems, slot_dev, slot_bytes) || src_dev == NULL ||
-        (uintptr_t)src_dev % dtype_bytes(t) != 0)
-        return cudaErrorInvalidValue;
-    if (form == GPU_FORM_RAW)
-        return cudaMemcpyAsync(slot_dev, src_dev, elems * dtype_bytes(t), cudaMemcpyDeviceToDevice,
-                               stream);
-    if (workspace_dev == NULL || (uintptr_t)workspace_dev % GPU_ALIGNMENT != 0 ||
-        status_dev == NULL)
-        return cudaErrorInvalidValue;
-    return t == DTYPE_BF16  ? launch_encode<DTYPE_BF16>(a, src_dev, stream)
-           : t == DTYPE_F16 ? launch_encode<DTYPE_F16>(a, src_dev, stream)
-                            : launch_encode<DTYPE_F32>(a, src_dev, stream);
-}
-
-extern "C" cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev,
-                                  uint64_t slot_bytes, uint64_t elems, void *dst_dev,
-                                  uint32_t *status_dev, cudaStream_t stream) {
-    enum gpu_form form = gpu_form_of(c, t, elems);
-    decode_args a = {(const unsigned char *)slot_dev, slot_bytes, pack_layout_of(elems),
-                     (unsigned char *)dst_dev, status_dev};
-
-    if (form == GPU_FORM_NONE)
-        return cudaErrorNotSupported;
-    if (elems == 0)
-        return cudaSuccess;
-    if (!gpu_slot_is_right(c, t, elems, slot_dev, slot_bytes) || dst_dev == NULL ||
-        (uintptr_t)dst_dev % dtype_bytes(t) != 0)
-        return cudaErrorInvalidValue;
-    if (form == GPU_FORM_RAW)
-        return cudaMemcpyAsync(dst_dev, slot_dev, elems * dtype_bytes(t), cudaMemcpyDeviceToDevice,
-                               stream);
-    if (status_dev == NULL)
-        return cudaErrorInvalidValue;
-    return t == DTYPE_BF16  ? launch_decode<DTYPE_BF16>(a, stream)
-           : t == DTYPE_F16 ? launch_decode<DTYPE_F16>(a, stream)
-                            : launch_decode<DTYPE_F32>(a, stream);
+    return job.t == DTYPE_BF16  ? launch_decode<DTYPE_BF16>(a, job.stream)
+           : job.t == DTYPE_F16 ? launch_decode<DTYPE_F16>(a, job.stream)
+                                : launch_decode<DTYPE_F32>(a, job.stream);
 }

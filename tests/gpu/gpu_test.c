@@ -231,6 +231,10 @@ static const struct {
     {"what launchers refuse", test_refusals},
     {"graphs replayed with changing data", test_graphs},
     {"two encodings at once; a device that is busy", test_progress},
+    {"cast and quant: the bytes of the reference", test_values},
+    {"reductions in any mix of codecs", test_value_reductions},
+    {"reductions of f64 and integers", test_plain_reductions},
+    {"cast and quant in replayed graphs", test_value_graphs},
 };
 
 int main(int argc, char **argv) {

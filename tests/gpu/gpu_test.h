@@ -91,6 +91,10 @@ void test_lost_operands(struct gpu_test *g);
 void test_refusals(struct gpu_test *g);
 void test_graphs(struct gpu_test *g);
 void test_progress(struct gpu_test *g);
+void test_values(struct gpu_test *g);
+void test_value_reductions(struct gpu_test *g);
+void test_plain_reductions(struct gpu_test *g);
+void test_value_graphs(struct gpu_test *g);
 
 /* occupy.cu: holds `blocks` blocks on the device, shared_bytes each, until *go (mapped host memory)
  * is not 0, but at most some seconds. */

@@ -265,26 +265,25 @@ void test_lost_operands(struct gpu_test *g) {
 /* ---- refusals ---- */
 
 void test_refusals(struct gpu_test *g) {
-    struct codec quant, cast_pack, none = codec_none();
-    struct codec_arg eight = {.number = 8};
+    struct codec cast, none = codec_none();
     uint64_t elems = 4096, bytes = 4 * elems;
     void *a = dev_alloc(bytes), *slot = dev_alloc(2 * bytes);
     struct gpu_operand in[17] = {{GPU_CHUNK, a, 0, none}, {GPU_CHUNK, a, 0, none}};
+    struct gpu_operand packed = {GPU_PIECE, slot, 2 * bytes, g->pack};
     char err[256];
 
-    check(g, codec_make("quant", &eight, 1, &quant, err, sizeof err), "%s", err);
-    check(g, codec_parse("cast(bf16) | pack", &cast_pack, err, sizeof err), "%s", err);
+    check(g, codec_parse("cast(bf16)", &cast, err, sizeof err), "%s", err);
     for (int i = 2; i < 17; i++)
         in[i] = in[0];
 #define REFUSED(error, call) check(g, (call) == (error), "not refused as it should be: " #call)
-    REFUSED(cudaErrorNotSupported, gpu_encode(&quant, DTYPE_F32, a, elems, slot, bytes,
-                                              g->workspace_dev, g->status_dev, g->stream));
-    REFUSED(cudaErrorNotSupported, gpu_encode(&cast_pack, DTYPE_F32, a, elems, slot, bytes,
+    REFUSED(cudaErrorNotSupported, gpu_encode(&g->pack, DTYPE_I32, a, elems, slot, 2 * bytes,
                                               g->workspace_dev, g->status_dev, g->stream));
     REFUSED(cudaErrorNotSupported,
-            gpu_decode(&none, DTYPE_I32, slot, bytes, elems, a, g->status_dev, g->stream));
-    REFUSED(cudaErrorNotSupported, gpu_combine(DTYPE_F64, REDOP_SUM, in, 2, elems, 0, NULL, a, NULL,
-                                               NULL, 0, NULL, g->status_dev, g->stream));
+            gpu_decode(&cast, DTYPE_F64, slot, bytes, elems, a, g->status_dev, g->stream));
+    REFUSED(cudaErrorNotSupported, gpu_combine(DTYPE_I64, REDOP_SUM, &packed, 1, elems, 0, NULL, a,
+                                               NULL, NULL, 0, NULL, g->status_dev, g->stream));
+    REFUSED(cudaErrorInvalidValue, gpu_encode(&cast, DTYPE_F32, a, elems, slot, 2 * elems - 1, NULL,
+                                              g->status_dev, g->stream));
     REFUSED(cudaErrorInvalidValue, gpu_encode(&g->pack, DTYPE_F32, a, elems, slot, 31,
                                               g->workspace_dev, g->status_dev, g->stream));
     REFUSED(cudaErrorInvalidValue, gpu_encode(&none, DTYPE_F32, a, elems, slot, bytes - 1, NULL,

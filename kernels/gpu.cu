@@ -1,0 +1,208 @@
+/*
+ * gpu.cu: the launchers of gpu.h: they check their arguments, translate codecs into what kernels
+ * know, and choose the family of kernels.
+ */
+#include "kernels/gpu_codec.cuh"
+
+namespace {
+
+#define GROUP_ELEMS 1024u
+#define MAX_ELEMS   (UINT64_C(1) << 37) /* so that groups and blocks of 32 have 32-bit numbers */
+
+bool aligned(const void *p, uint32_t bytes) {
+    return (uintptr_t)p % bytes == 0;
+}
+
+bool is_narrow_float(enum dtype t) {
+    return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
+}
+
+uint32_t acc_bytes(enum dtype t) {
+    return is_narrow_float(t) ? 4 : dtype_bytes(t);
+}
+
+/* Aligned, and large enough to hold at least a mark. */
+bool slot_is_right(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
+                   uint64_t slot_bytes) {
+    return slot != NULL && aligned(slot, GPU_ALIGNMENT) &&
+           codec_worst_bytes(c, t, elems) != CODEC_SIZE_ERROR &&
+           slot_bytes >= codec_least_bytes(c, t, elems);
+}
+
+void quant_wire(const struct codec_stage *s, uint64_t elems, gpu_wire &wire) {
+    uint32_t chunks = (uint32_t)s->params[1] / 32;
+
+    wire.form = GPU_FORM_QUANT;
+    wire.bits = (uint32_t)s->params[0];
+    wire.block = (uint32_t)s->params[1];
+    wire.block_shift = chunks == 1 ? 1 : chunks == 2 ? 2 : chunks == 4 ? 3 : chunks == 8 ? 4 : 0;
+    wire.blocks = (uint32_t)((elems + wire.block - 1) / wire.block);
+    wire.integers_at = ((uint64_t)wire.blocks * 4 + 15) / 16 * 16;
+}
+
+bool takes_operand(const struct gpu_operand *from, enum dtype t, uint64_t elems, gpu_input &in) {
+    in.kind = from->kind;
+    in.data = (const unsigned char *)from->data_dev;
+    in.slot_bytes = from->slot_bytes;
+    if (from->kind == GPU_PIECE) {
+        in.wire = gpu_wire_of(&from->codec, t, elems);
+        if (in.wire.form == GPU_FORM_RAW)
+            in.kind = GPU_CHUNK;
+        return in.wire.form == GPU_FORM_NONE ||
+               slot_is_right(&from->codec, t, elems, from->data_dev, from->slot_bytes);
+    }
+    return from->data_dev != NULL &&
+           aligned(from->data_dev, from->kind == GPU_ACC ? acc_bytes(t) : dtype_bytes(t));
+}
+
+/* Which kernels a job is for. */
+bool has_form(const gpu_job &job, enum gpu_form form) {
+    bool has = job.slot != NULL && job.wire.form == form;
+
+    for (uint32_t o = 0; o < job.count; o++)
+        has = has || (job.in[o].kind == GPU_PIECE && job.in[o].wire.form == form);
+    return has;
+}
+
+cudaError_t launch(const gpu_job &job) {
+    if (has_form(job, GPU_FORM_NONE) || has_form(job, GPU_FORM_CAST_PACK))
+        return cudaErrorNotSupported;
+    if (!is_narrow_float(job.t))
+        return plain_combine(job);
+    bool values = has_form(job, GPU_FORM_CAST) || has_form(job, GPU_FORM_QUANT);
+
+    if (!values)
+        return pack_combine(job);
+    return has_form(job, GPU_FORM_PACK) ? cudaErrorNotSupported : value_combine(job);
+}
+
+bool needs_workspace(const gpu_job &job) {
+    return job.slot != NULL &&
+           (job.wire.form == GPU_FORM_PACK || job.wire.form == GPU_FORM_CAST_PACK);
+}
+
+} // namespace
+
+struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems) {
+    gpu_wire wire = {};
+    enum dtype left = t;
+    bool packed = false;
+
+    wire.form = GPU_FORM_RAW;
+    if (elems > MAX_ELEMS) {
+        wire.form = GPU_FORM_NONE;
+        return wire;
+    }
+    for (int32_t i = 0; i < c->stage_count; i++) {
+        const struct codec_stage *s = &c->stages[i];
+
+        if (s->kind == CODEC_NONE || (s->kind == CODEC_CAST && s->params[0] == (int64_t)left))
+            continue;
+        if (s->kind == CODEC_CAST && is_narrow_float(t) && wire.form == GPU_FORM_RAW && !packed) {
+            wire.form = GPU_FORM_CAST;
+            wire.type = (enum wire_type)s->params[0];
+            left = (enum dtype)s->params[0];
+        } else if (s->kind == CODEC_QUANT && is_narrow_float(t) && wire.form == GPU_FORM_RAW) {
+            quant_wire(s, elems, wire);
+        } else if (s->kind == CODEC_PACK && is_narrow_float(left) && !packed) {
+            packed = true;
+        } else {
+            wire.form = GPU_FORM_NONE;
+            return wire;
+        }
+    }
+    if (packed && elems >= GROUP_ELEMS)
+        wire.form = wire.form == GPU_FORM_CAST ? GPU_FORM_CAST_PACK : GPU_FORM_PACK;
+    return wire;
+}
+
+extern "C" uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    enum gpu_form form = gpu_wire_of(c, t, elems).form;
+
+    return form == GPU_FORM_PACK || form == GPU_FORM_CAST_PACK ? pack_workspace_of(elems) : 0;
+}
+
+extern "C" cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev,
+                                  uint64_t elems, void *slot_dev, uint64_t slot_bytes,
+                                  void *workspace_dev, uint32_t *status_dev, cudaStream_t stream) {
+    gpu_job job = {};
+
+    job.wire = gpu_wire_of(c, t, elems);
+    if (job.wire.form == GPU_FORM_NONE)
+        return cudaErrorNotSupported;
+    if (elems == 0)
+        return cudaSuccess;
+    if (!slot_is_right(c, t, elems, slot_dev, slot_bytes) || src_dev == NULL ||
+        !aligned(src_dev, dtype_bytes(t)))
+        return cudaErrorInvalidValue;
+    if (job.wire.form == GPU_FORM_RAW)
+        return cudaMemcpyAsync(slot_dev, src_dev, elems * dtype_bytes(t), cudaMemcpyDeviceToDevice,
+                               stream);
+    job.t = t, job.elems = elems, job.count = 1, job.moved = true;
+    job.in[0].kind = GPU_CHUNK;
+    job.in[0].data = (const unsigned char *)src_dev;
+    job.slot = (unsigned char *)slot_dev, job.slot_bytes = slot_bytes;
+    job.workspace = workspace_dev, job.status = status_dev, job.stream = stream;
+    if (needs_workspace(job) &&
+        (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT) || status_dev == NULL))
+        return cudaErrorInvalidValue;
+    return job.wire.form == GPU_FORM_PACK ? pack_encode(job) : launch(job);
+}
+
+extern "C" cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev,
+                                  uint64_t slot_bytes, uint64_t elems, void *dst_dev,
+                                  uint32_t *status_dev, cudaStream_t stream) {
+    gpu_job job = {};
+    gpu_wire wire = gpu_wire_of(c, t, elems);
+
+    if (wire.form == GPU_FORM_NONE)
+        return cudaErrorNotSupported;
+    if (elems == 0)
+        return cudaSuccess;
+    if (!slot_is_right(c, t, elems, slot_dev, slot_bytes) || dst_dev == NULL ||
+        !aligned(dst_dev, dtype_bytes(t)))
+        return cudaErrorInvalidValue;
+    if (wire.form == GPU_FORM_RAW)
+        return cudaMemcpyAsync(dst_dev, slot_dev, elems * dtype_bytes(t), cudaMemcpyDeviceToDevice,
+                               stream);
+    if (status_dev == NULL)
+        return cudaErrorInvalidValue;
+    job.t = t, job.elems = elems, job.count = 1, job.moved = true;
+    job.in[0] = {GPU_PIECE, (const unsigned char *)slot_dev, slot_bytes, wire};
+    job.chunk = (unsigned char *)dst_dev;
+    job.status = status_dev, job.stream = stream;
+    return wire.form == GPU_FORM_PACK ? pack_decode(job) : launch(job);
+}
+
+extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *operands,
+                                   uint32_t count, uint64_t elems, uint64_t divide_by,
+                                   void *acc_dev, void *chunk_dev, const struct codec *c,
+                                   void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
+                                   uint32_t *status_dev, cudaStream_t stream) {
+    gpu_job job = {};
+
+    if (t >= DTYPE_COUNT || count == 0 || count > GPU_MAX_OPERANDS || op >= REDOP_COUNT ||
+        status_dev == NULL || (acc_dev != NULL) == (chunk_dev != NULL || slot_dev != NULL) ||
+        !aligned(acc_dev, acc_bytes(t)) || !aligned(chunk_dev, dtype_bytes(t)))
+        return cudaErrorInvalidValue;
+    if (slot_dev != NULL)
+        job.wire = gpu_wire_of(c, t, elems);
+    job.t = t, job.op = op, job.elems = elems, job.divide_by = divide_by, job.count = count;
+    job.acc = (unsigned char *)acc_dev, job.chunk = (unsigned char *)chunk_dev;
+    job.slot = (unsigned char *)slot_dev, job.slot_bytes = slot_bytes;
+    job.workspace = workspace_dev, job.status = status_dev, job.stream = stream;
+    for (uint32_t o = 0; o < count; o++)
+        if (elems != 0 && !takes_operand(&operands[o], t, elems, job.in[o]))
+            return cudaErrorInvalidValue;
+    job.moved = count == 1 && job.in[0].kind != GPU_ACC && acc_dev == NULL;
+    if (job.moved)
+        job.divide_by = 0;
+    if (has_form(job, GPU_FORM_NONE))
+        return cudaErrorNotSupported;
+    if (elems == 0)
+        return cudaSuccess;
+    if ((slot_dev != NULL && !slot_is_right(c, t, elems, slot_dev, slot_bytes)) ||
+        (needs_workspace(job) && (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT))))
+        return cudaErrorInvalidValue;
+    return launch(job);
+}
