@@ -4,8 +4,10 @@
  *   cuda_load.c    a compiled plan as a list of actions
  *   cuda_memory.c  device and pinned memory: how much, taken, freed
  *   cuda_issue.c   issues the actions onto streams: eagerly, in our capture, in a caller's
- *   cuda_graph.c   capture, launch, rebind, adapt, destroy: sluice_graph_* of sluice.h
- *   cuda_ticket.c  records of what runs came to; waiting, repair
+ *   cuda_comm.c    communicators; the log
+ *   cuda_graph.c   graphs: create, capture, rebind, adapt, destroy
+ *   cuda_ticket.c  launch and enqueue; records of what runs came to; waiting, repair
+ *   cuda_stats.c   what can be read while runs are in flight
  *
  * The process that runs holds some ranks of the plan: one with NCCL, all of them with `local`. A rank
  * has an arena on the device, as `slots` planned it. There is no `work`: input and inout chunks are
@@ -26,6 +28,9 @@
 #include "kernels/protocol.h"
 #include "runtime/engine.h"
 #include "runtime/handles.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
@@ -78,13 +83,15 @@ struct cuda_plan {
     uint32_t events, streams; /* streams: comms, then the compute lanes of each rank */
     /* Slots in use, at most what the arena has room for. They change when the plan adapts; then
      * transports are told (route_update). */
-    uint64_t *piece_bytes;    /* [pieces] */
-    uint32_t *need;           /* [pieces] its word, from PROTOCOL_NEEDS on; NONE: has no header */
-    uint32_t needs;           /* words behind PROTOCOL_NEEDS (protocol.h) */
-    bool headers;             /* some piece has one */
-    uint8_t *from_send;       /* [operands] 1: a chunk read before anything is stored there */
-    uint64_t workspace_bytes; /* of a stream */
-    bool can_overflow;        /* with the slots in use */
+    uint64_t *piece_bytes;      /* [pieces] */
+    uint32_t *need;             /* [pieces] its word, from PROTOCOL_NEEDS on; NONE: has no header */
+    uint32_t needs;             /* words behind PROTOCOL_NEEDS (protocol.h) */
+    bool headers;               /* some piece has one */
+    uint8_t *from_send;         /* [operands] 1: a chunk read before anything is stored there */
+    struct span_copy *unstored; /* inout memory that nobody stores to, rank after rank */
+    uint32_t *first_unstored;   /* [ranks + 1] */
+    uint64_t workspace_bytes;   /* of a stream */
+    bool can_overflow;          /* with the slots in use */
 };
 
 bool cuda_plan_init(struct cuda_plan *p, const struct tasks *t, int32_t first_rank, int32_t ranks,
@@ -150,8 +157,8 @@ void cuda_memory_free(struct cuda_run *r);
 /* The caller's buffers from now on. */
 bool cuda_memory_bind(struct cuda_run *r, const void *const *send, void *const *recv,
                       struct failure *f);
-/* Whether some rank's send and recv share memory. */
-bool cuda_memory_overlaps(const struct cuda_run *r, const void *const *send, void *const *recv);
+/* Whether some rank's send and recv share memory in a way that needs a copy of send. */
+bool cuda_memory_needs_copy(const struct cuda_run *r, const void *const *send, void *const *recv);
 
 /* ---- cuda_issue.c -------------------------------------------------------------------------- */
 
@@ -168,5 +175,84 @@ bool cuda_issue_captured(struct cuda_run *r, cudaStream_t stream, struct node_lo
                          struct failure *f);
 /* The repair of the run before it. */
 bool cuda_issue_repair_captured(struct cuda_run *r, cudaStream_t stream, struct failure *f);
+
+/* ---- cuda_comm.c --------------------------------------------------------------------------- */
+
+struct sluice_comm {
+    struct transport *x;
+    _Atomic uint32_t owners; /* the handle, and each run */
+    pthread_mutex_t lock;    /* of what follows */
+    uint64_t tickets;        /* given out */
+    struct failure failure;
+};
+
+/* Owns x from here on, also when there is no memory: then NULL. */
+struct sluice_comm *comm_new(struct transport *x);
+void comm_keep(struct sluice_comm *c);
+void comm_release(struct sluice_comm *c);
+uint64_t comm_ticket(struct sluice_comm *c);
+
+enum log_level { LOG_NOTHING, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_TRACE };
+void comm_log(const struct transport *x, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The transport's device is current from enter to leave; leave also when enter failed. */
+struct device_guard {
+    int device; /* to return to; -1: none */
+};
+bool device_enter(const struct transport *x, struct device_guard *g, struct failure *f);
+void device_leave(const struct device_guard *g);
+
+/* ---- cuda_graph.c -------------------------------------------------------------------------- */
+
+struct sluice_graph {
+    pthread_mutex_t lock;
+    struct failure failure; /* the last */
+    struct cuda_run *run;   /* NULL: it could not be made */
+    cudaStream_t capture;
+    cudaEvent_t done; /* behind the last launch */
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    struct node_log log; /* nodes of graph */
+    size_t nodes;
+
+    /* cuda_ticket.c */
+    uint64_t issued; /* runs */
+    uint64_t ticket; /* of the last run */
+    cudaStream_t stream;
+    bool waiting; /* it has to be waited for */
+
+    /* what adaptation goes by */
+    struct learned *learned;
+    uint64_t *needs; /* [numbers] of one run */
+    size_t numbers;
+    uint64_t observed;   /* the last run that learned has seen */
+    uint64_t adapted_at; /* runs observed when adaptation was last thought of */
+    bool overflowed;     /* a run since the last adaptation */
+    uint64_t overflows, repairs, adaptations;
+    uint64_t *stage_overflows; /* [stages] */
+};
+
+void cuda_run_keep(struct cuda_run *r);
+void cuda_run_release(struct cuda_run *r);
+/* Captures the run as it stands, in place of the graph before. */
+bool graph_capture(struct sluice_graph *g, struct failure *f);
+/* New slots from what was learned, if that saves anything or a run overflowed. */
+bool graph_adapt(struct sluice_graph *g, struct failure *f);
+/* Locks the handle and makes its device current; false: it holds no run. */
+bool graph_enter(struct sluice_graph *g, struct device_guard *d);
+/* Unlocks; the status of the call, whose failure stays with the handle. */
+sluice_status graph_leave(struct sluice_graph *g, const struct device_guard *d);
+
+/* ---- cuda_ticket.c ------------------------------------------------------------------------- */
+
+/* The record of a run, copied; false: it is not there, or no more. */
+bool report_read(const struct report *report, uint64_t run, struct protocol_record *record,
+                 uint32_t *needs);
+/* The newest one. */
+bool report_newest(const struct report *report, struct protocol_record *record, uint32_t *needs);
+/* Learns from a run. needs: its words, [plan.needs]. */
+void graph_observe(struct sluice_graph *g, const struct protocol_record *record,
+                   const uint32_t *needs);
 
 #endif

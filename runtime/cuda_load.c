@@ -65,6 +65,33 @@ static bool find_from_send(struct cuda_plan *p, struct failure *f) {
     return true;
 }
 
+/* Inout chunks that no task stores to, neighbours together. */
+static bool find_unstored(struct cuda_plan *p, struct failure *f) {
+    const struct flow *fl = p->t->flow;
+    uint32_t n = 0;
+    p->unstored = calloc((size_t)fl->locs + 1, sizeof *p->unstored);
+    p->first_unstored = calloc((size_t)p->ranks + 1, sizeof *p->first_unstored);
+    if (!p->unstored || !p->first_unstored)
+        return failure_set(f, RUN_NO_MEMORY, "no memory to load the plan");
+    for (int32_t i = 0; i < p->ranks; i++) {
+        p->first_unstored[i] = n;
+        for (loc_id loc = 0; loc < fl->locs; loc++) {
+            const struct place *x = &p->loaded.places[loc];
+            if (x->rank != p->first_rank + i || !x->inout || x->stored || x->bytes == 0)
+                continue;
+            struct span_copy c = {x->inout_bytes, x->offset_bytes, x->bytes};
+            struct span_copy *last = n > p->first_unstored[i] ? &p->unstored[n - 1] : NULL;
+            if (last && last->from_bytes + last->bytes == c.from_bytes &&
+                last->to_bytes + last->bytes == c.to_bytes)
+                last->bytes += c.bytes;
+            else
+                p->unstored[n++] = c;
+        }
+    }
+    p->first_unstored[p->ranks] = n;
+    return true;
+}
+
 /* Gives a word to each piece number whose encoding has a header. */
 static bool number_needs(struct cuda_plan *p, struct failure *f) {
     const struct tasks *t = p->t;
@@ -372,7 +399,8 @@ bool cuda_plan_init(struct cuda_plan *p, const struct tasks *t, int32_t first_ra
     enum run_status status = loaded_init(&p->loaded, t, err, sizeof err);
     if (status != RUN_OK)
         return failure_set(f, status, "%s", err[0] ? err : "no memory to load the plan");
-    if (!find_from_send(p, f) || !number_needs(p, f) || !build_actions(p, f))
+    if (!find_from_send(p, f) || !find_unstored(p, f) || !number_needs(p, f) ||
+        !build_actions(p, f))
         return false;
     find_workspace(p);
     cuda_plan_measure(p);
@@ -389,6 +417,8 @@ void cuda_plan_free(struct cuda_plan *p) {
     free(p->piece_bytes);
     free(p->need);
     free(p->from_send);
+    free(p->unstored);
+    free(p->first_unstored);
     loaded_free(&p->loaded);
     *p = (struct cuda_plan){0};
 }

@@ -10,6 +10,11 @@
 
 #include <stdlib.h>
 
+struct local {
+    struct transport x;
+    cudaStream_t stream; /* for tables */
+};
+
 /* A group's part of the tables. */
 struct local_group {
     uint32_t first_copy, copies, first_need, needs;
@@ -18,6 +23,7 @@ struct local_group {
 
 struct route {
     const struct cuda_plan *p;
+    cudaStream_t stream;
     struct local_group *groups; /* [groups] */
     struct protocol_copy *copies_host, *copies_dev;
     struct protocol_need *needs_host, *needs_dev;
@@ -76,21 +82,22 @@ static bool route_update(struct route *r, struct failure *f) {
         g->needs = r->needs - g->first_need;
     }
     free(noted);
-    return CUDA_OK(f, cudaMemcpy(r->copies_dev, r->copies_host, r->copies * sizeof *r->copies_host,
-                                 cudaMemcpyHostToDevice)) &&
-           CUDA_OK(f, cudaMemcpy(r->needs_dev, r->needs_host, r->needs * sizeof *r->needs_host,
-                                 cudaMemcpyHostToDevice)) &&
-           CUDA_OK(f, cudaDeviceSynchronize());
+    return CUDA_OK(f, cudaMemcpyAsync(r->copies_dev, r->copies_host,
+                                      r->copies * sizeof *r->copies_host, cudaMemcpyHostToDevice,
+                                      r->stream)) &&
+           CUDA_OK(f, cudaMemcpyAsync(r->needs_dev, r->needs_host, r->needs * sizeof *r->needs_host,
+                                      cudaMemcpyHostToDevice, r->stream)) &&
+           CUDA_OK(f, cudaStreamSynchronize(r->stream));
 }
 
 static bool route_new(struct transport *x, const struct cuda_plan *p, enum route_use use,
                       uint32_t *words_dev, struct route **out, struct failure *f) {
-    (void)x;
     (void)use;
     struct route *r = *out = calloc(1, sizeof *r);
     if (!r)
         return failure_set(f, RUN_NO_MEMORY, "no memory for the tables of messages");
     r->p = p;
+    r->stream = ((struct local *)(void *)x)->stream;
     r->words_dev = words_dev;
     size_t pieces = 1; /* sent */
     for (uint32_t i = 0; i < p->group_count; i++)
@@ -118,7 +125,10 @@ static bool exchange_captured(struct route *r, uint32_t group, cudaStream_t stre
 }
 
 static void transport_free(struct transport *x) {
-    free(x);
+    struct local *l = (struct local *)(void *)x;
+    if (l->stream)
+        cudaStreamDestroy(l->stream);
+    free(l);
 }
 
 static const struct transport_ops local_ops = {
@@ -131,14 +141,15 @@ static const struct transport_ops local_ops = {
 };
 
 struct transport *transport_local_new(int32_t ranks, struct failure *f) {
-    struct transport *x = calloc(1, sizeof *x);
-    if (!x) {
+    struct local *l = calloc(1, sizeof *l);
+    if (!l) {
         failure_set(f, RUN_NO_MEMORY, "no memory");
         return NULL;
     }
-    *x = (struct transport){.ops = &local_ops, .ranks = ranks, .local_ranks = ranks, .nodes = 1};
-    if (CUDA_OK(f, cudaGetDevice(&x->device)))
-        return x;
-    free(x);
+    l->x = (struct transport){.ops = &local_ops, .ranks = ranks, .local_ranks = ranks, .nodes = 1};
+    if (CUDA_OK(f, cudaGetDevice(&l->x.device)) &&
+        CUDA_OK(f, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking)))
+        return &l->x;
+    transport_free(&l->x);
     return NULL;
 }
