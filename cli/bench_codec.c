@@ -1,5 +1,9 @@
 /* sluice bench codec: ratio and speed of codecs on one core, on real or made-up values. The input
- * is one piece; a lossless codec must give back every bit. */
+ * is one piece; a lossless codec must give back every bit.
+ *
+ * Encoding reads the raw bytes and writes the encoded ones, decoding the other way round: both move
+ * raw + encoded bytes. A copy moves the raw bytes twice. So a codec that takes the time of a copy
+ * of as many moved bytes runs at 100 % of the copy rate. */
 #include "cli/cli.h"
 #include "kernels/codec_bench.h"
 
@@ -36,12 +40,23 @@ static enum exit_code measure(const struct bench *b, const char *text, struct re
     return r->ok ? EXIT_OK : EXIT_RESULT;
 }
 
+static uint64_t moved_bytes(const struct codec_bench *m) {
+    return m->raw_bytes + m->encoded_bytes;
+}
+
+/* Of the copy rate, for a direction that handles so many raw GB/s. */
+static double percent_of_copy(const struct codec_bench *m, double gbps) {
+    double moved_gbps = gbps * (double)moved_bytes(m) / (double)m->raw_bytes;
+    return m->copy_gbps > 0 ? 100 * moved_gbps / (2 * m->copy_gbps) : 0;
+}
+
 static void print_result(const struct result *r) {
     const struct codec_bench *m = &r->measured;
-    char bytes[NUMBER_TEXT_BYTES];
-    printf("%-20s %14s %8.4f %9.2f %9.2f %9.2f  %s\n", r->name,
-           format_integer(bytes, m->encoded_bytes), m->ratio, m->encode_gbps, m->decode_gbps,
-           m->copy_gbps,
+    char bytes[NUMBER_TEXT_BYTES], moved[NUMBER_TEXT_BYTES];
+    printf("%-20s %14s %7.4f %9s %8.2f %5.1f %% %8.2f %5.1f %% %8.2f  %s\n", r->name,
+           format_integer(bytes, m->encoded_bytes), m->ratio, format_bytes(moved, moved_bytes(m)),
+           m->encode_gbps, percent_of_copy(m, m->encode_gbps), m->decode_gbps,
+           percent_of_copy(m, m->decode_gbps), m->copy_gbps,
            !r->ok     ? "BITS DIFFER"
            : m->exact ? "every bit"
                       : "lossy");
@@ -54,8 +69,11 @@ static void json_result(struct json *j, const struct result *r) {
     json_integer(j, "slot_bytes", m->slot_bytes);
     json_integer(j, "encoded_bytes", m->encoded_bytes);
     json_number(j, "ratio", m->ratio);
+    json_integer(j, "moved_bytes", moved_bytes(m));
     json_number(j, "encode_gb_per_s", m->encode_gbps);
+    json_number(j, "encode_percent_of_copy", percent_of_copy(m, m->encode_gbps));
     json_number(j, "decode_gb_per_s", m->decode_gbps);
+    json_number(j, "decode_percent_of_copy", percent_of_copy(m, m->decode_gbps));
     json_number(j, "copy_gb_per_s", m->copy_gbps);
     json_bool(j, "exact", m->exact);
     json_bool(j, "ok", r->ok);
@@ -73,10 +91,11 @@ static enum exit_code measure_all(const struct bench *b, const char *const *code
         json_integer(&j, "raw_bytes", raw_bytes);
         json_open(&j, "codecs", '[');
     } else {
-        printf("%s elements of %s, %s; one core, raw GB/s\n", format_integer(elems, b->elems),
-               dtype_name(b->dtype), format_bytes(bytes, raw_bytes));
-        printf("%-20s %14s %8s %9s %9s %9s\n", "codec", "bytes", "ratio", "encode", "decode",
-               "memcpy");
+        printf("%s elements of %s, %s; one core, raw GB/s and %% of the copy rate\n",
+               format_integer(elems, b->elems), dtype_name(b->dtype),
+               format_bytes(bytes, raw_bytes));
+        printf("%-20s %14s %7s %9s %16s %16s %8s\n", "codec", "bytes", "ratio", "moved", "encode",
+               "decode", "memcpy");
     }
     for (; *codecs && code != EXIT_INTERNAL; codecs++) {
         struct result r;
