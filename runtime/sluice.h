@@ -183,6 +183,34 @@ typedef struct sluice_comm sluice_comm;
 /* All ranks in this process on the current device: messages are copies in its memory. For tests,
  * and to try a schedule on one GPU. *comm is NULL after a failure. */
 SLUICE_API sluice_status sluice_comm_local(sluice_comm **comm, int ranks);
+/* One rank of a communicator of NCCL: this process's, on its device. NCCL 2.18 or newer is looked for
+ * in the process, then on the machine; nothing has to be linked. We work on communicators of our own,
+ * split from the caller's, so it may be used for other things at any time, and be destroyed first.
+ * All its ranks call this together. Ranks on one host are one node; SLUICE_HOSTID in the environment
+ * says otherwise.
+ *
+ * A rank that is gone gives SLUICE_PEER_ERROR on the others: from the calls that wait, when NCCL
+ * notices or when timeout_seconds have passed. Then everything that uses the communicator fails, and
+ * can be destroyed.
+ *
+ * SLUICE_DISABLE=1 in the environment, of all ranks alike, makes graphs of the collectives that NCCL
+ * knows run NCCL's own instead of the schedule.
+ */
+struct ncclComm; /* *: an ncclComm_t */
+typedef struct sluice_nccl_options {
+    size_t struct_bytes;    /* set by SLUICE_NCCL_OPTIONS_INIT */
+    double timeout_seconds; /* that a rank may keep the others waiting; 0: for ever */
+    char *words;            /* room for what went wrong, or NULL */
+    size_t words_bytes;
+} sluice_nccl_options;
+
+#define SLUICE_NCCL_OPTIONS_INIT \
+    { sizeof(sluice_nccl_options), 60, NULL, 0 }
+
+/* *comm is NULL after a failure. options may be NULL. */
+SLUICE_API sluice_status sluice_comm_nccl(sluice_comm **comm, struct ncclComm *nccl,
+                                          const sluice_nccl_options *options);
+
 /* Of this process: local: all. */
 SLUICE_API int sluice_comm_ranks(const sluice_comm *comm);
 SLUICE_API int sluice_comm_first_rank(const sluice_comm *comm);
