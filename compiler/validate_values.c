@@ -16,6 +16,7 @@ struct partial {
 
 struct held {
     uint32_t value; /* NONE: nothing */
+    uint16_t slice;
     uint64_t elems;
 };
 
@@ -28,7 +29,6 @@ struct replay {
     struct model *m;
     const struct tasks *t;
     struct values *v;
-    uint64_t slice_count;
     VEC(struct held) chunks;      /* [locs * slices] */
     VEC(uint32_t) pieces;         /* [pieces] value after decoding */
     VEC(uint32_t) in_transit;     /* [operands] of sends: the value that left */
@@ -63,7 +63,8 @@ static struct held *held_in(struct replay *p, uint32_t rank, const struct task *
 
 /* ---- computes ---- */
 
-/* The operands in order, an accumulator's first; false: something is missing or of another size. */
+/* The operands in order, an accumulator's first; false: something is missing, or of another size or
+ * slice: values say nothing of slices, and an accumulator may hold any. */
 static bool gather(struct replay *p, uint32_t rank, uint32_t index, uint64_t elems,
                    uint32_t *partial) {
     const struct task *task = &p->t->tasks.data[index];
@@ -83,6 +84,11 @@ static bool gather(struct replay *p, uint32_t rank, uint32_t index, uint64_t ele
         if (h->elems != elems) {
             fail(p, index, "works on %llu elements and %s holds %llu", (unsigned long long)elems,
                  operand_name(p->m, index, o), (unsigned long long)h->elems);
+            return false;
+        }
+        if (h->slice != task->slice) {
+            fail(p, index, "works on slice %u and %s holds slice %u", (unsigned)task->slice,
+                 operand_name(p->m, index, o), (unsigned)h->slice);
             return false;
         }
         if (o.kind == OPERAND_ACC)
@@ -140,7 +146,7 @@ static void store(struct replay *p, uint32_t rank, uint32_t index, uint64_t elem
     const struct task *task = &p->t->tasks.data[index];
     struct held *h = held_in(p, rank, task, task->store);
     if (task->store.kind == OPERAND_ACC) {
-        *h = (struct held){extend_partial(p, partial), elems};
+        *h = (struct held){extend_partial(p, partial), task->slice, elems};
         return;
     }
     uint64_t room = tasks_slice_elems(p->t, task->store.index, task->slice, NULL);
@@ -149,7 +155,7 @@ static void store(struct replay *p, uint32_t rank, uint32_t index, uint64_t elem
         fail(p, index, "stores %llu elements into %s, which has room for %llu",
              (unsigned long long)elems, operand_name(p->m, index, task->store),
              (unsigned long long)room);
-    *h = (struct held){rounded, elems};
+    *h = (struct held){rounded, task->slice, elems};
 }
 
 static void compute(struct replay *p, uint32_t rank, uint32_t index) {
@@ -335,8 +341,8 @@ static void start(struct replay *p) {
             continue;
         for (loc_id loc = buf->first_loc; loc < end; loc++)
             for (uint32_t s = 0; s < t->slices; s++)
-                p->chunks.data[(size_t)loc * t->slices + s] =
-                    (struct held){value_input(p->v, loc), tasks_slice_elems(t, loc, s, NULL)};
+                p->chunks.data[(size_t)loc * t->slices + s] = (struct held){
+                    value_input(p->v, loc), (uint16_t)s, tasks_slice_elems(t, loc, s, NULL)};
     }
 }
 

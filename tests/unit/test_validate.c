@@ -41,20 +41,46 @@ static const char pair_text[] = "tasks pair\n"
                                 "  t1 reduce data[0] = data[0] + p0 -> p1 lane 1 after t0\n"
                                 "  t2 send m1 p1 to 0 round 1 lane 0 after t1\n";
 
+/* One rank adds two chunks, in two slices, through an accumulator each. */
+static const char sliced_text[] = "tasks sliced\n"
+                                  "ranks 1\n"
+                                  "dtype f32\n"
+                                  "op sum\n"
+                                  "count 64\n"
+                                  "input src[2] on 0\n"
+                                  "output dst[1] on 0\n"
+                                  "ensure dst[0]@0 == sum(src[0]@0, src[1]@0)\n"
+                                  "sliced 2 unit 32\n"
+                                  "comms 1\n"
+                                  "rounds 0 0\n"
+                                  "lanes 2\n"
+                                  "placed\n"
+                                  "rank 0 accs 2 arena 512 unshared 512 scratch 0\n"
+                                  "  acc0 at 0\n"
+                                  "  acc1 at 256\n"
+                                  "  t0 reduce acc0 = src[0] + src[1] slice 0 lane 1\n"
+                                  "  t1 reduce acc1 = src[0] + src[1] slice 1 lane 1\n"
+                                  "  t2 round dst[0] = acc0 slice 0 lane 1\n"
+                                  "  t3 round dst[0] = acc1 slice 1 lane 1\n";
+
 struct fixture {
     struct compilation *c;
     struct tasks *t;
 };
 
-static struct fixture start(void) {
+static struct fixture start_text(const char *text) {
     struct compile_options o = {.emit_rank = -1};
     struct fixture x;
-    x.c = opt_text("pair", pair_text, sizeof pair_text - 1, "", &o);
+    x.c = opt_text("by hand", text, strlen(text), "", &o);
     assert_true(compilation_ok(x.c));
     x.t = x.c->tasks;
     for (size_t i = 0; i < x.t->tasks.count; i++)
         x.t->tasks.data[i].at = 0; /* the text no longer says what they are */
     return x;
+}
+
+static struct fixture start(void) {
+    return start_text(pair_text);
 }
 
 /* The messages of validate, without colour. */
@@ -209,6 +235,14 @@ static void rejects_one_encoding_of_two_values(void **state) {
 /* ---- rubbish ---- */
 
 /* Tasks of a schedule: at its statements, with the loop values; alike ones are told once. */
+static void rejects_an_accumulator_of_another_slice(void **state) {
+    (void)state;
+    expect(start_text(sliced_text), "");
+    struct fixture x = start_text(sliced_text);
+    x.t->operands.data[x.t->tasks.data[3].first_operand].index = 0;
+    expect(x, "error: rank 0: t3 (round of dst[0]@0) works on slice 1 and acc0 holds slice 0\n");
+}
+
 static void points_at_the_statements_of_a_schedule(void **state) {
     (void)state;
     static const char text[] = "schedule star() {\n"
@@ -321,6 +355,7 @@ int main(void) {
         cmocka_unit_test(rejects_operands_out_of_bounds),
         cmocka_unit_test(rejects_a_receive_into_what_the_round_sends),
         cmocka_unit_test(rejects_one_encoding_of_two_values),
+        cmocka_unit_test(rejects_an_accumulator_of_another_slice),
         cmocka_unit_test(points_at_the_statements_of_a_schedule),
         cmocka_unit_test(survives_rubbish),
     };
