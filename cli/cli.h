@@ -194,4 +194,9 @@ bool run_room_may_take(void *ctx, const struct flow *f, uint64_t bytes);
 enum exit_code bench_compile(const struct options *o, const char *path); /* path NULL: a ring */
 enum exit_code bench_codec(const struct options *o, const char *path);   /* path NULL: made up */
 
+/* ---- gpu_bench.c: built where CUDA is ------------------------------------------------------- */
+
+bool gpu_collective_parse(const char *name, enum collective *c);
+enum exit_code bench_collective(const struct options *o, enum collective collective);
+
 #endif
