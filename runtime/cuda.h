@@ -29,6 +29,7 @@
 #include "runtime/engine.h"
 #include "runtime/handles.h"
 
+#include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -99,6 +100,10 @@ bool cuda_plan_init(struct cuda_plan *p, const struct tasks *t, int32_t first_ra
 void cuda_plan_free(struct cuda_plan *p);
 /* A slot in which no data overflows. */
 uint64_t cuda_piece_worst(const struct cuda_plan *p, uint32_t piece);
+/* Of what all ranks must compile alike: chunks, operations, codecs, slices, slots. */
+uint64_t cuda_plan_hash(const struct cuda_plan *p);
+#define HASH_SEED UINT64_C(0xcbf29ce484222325)
+uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
 /* Sets can_overflow, after piece_bytes changed. */
 void cuda_plan_measure(struct cuda_plan *p);
 
@@ -129,6 +134,7 @@ struct cuda_run {
     struct transport *x;
     sluice_graph_options options;
     struct compilation *main_compilation, *repair_compilation;
+    int32_t *nodes; /* node_of and local_of, or NULL */
     struct cuda_plan plan, repair;
     bool has_repair; /* the plan may overflow, now or when it has adapted */
     bool reports;    /* runs end with a consensus and a record */
@@ -173,6 +179,9 @@ struct node_log {
  * Not to be called by two threads at a time on one run. */
 bool cuda_issue_captured(struct cuda_run *r, cudaStream_t stream, struct node_log *log, bool muted,
                          struct failure *f);
+/* What the stream is captured into. */
+bool cuda_captured_graph(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                         cudaGraph_t *graph, struct failure *f);
 /* The repair of the run before it. */
 bool cuda_issue_repair_captured(struct cuda_run *r, cudaStream_t stream, struct failure *f);
 
@@ -225,6 +234,7 @@ struct sluice_graph {
     /* what adaptation goes by */
     struct learned *learned;
     uint64_t *needs; /* [numbers] of one run */
+    uint32_t *words; /* [plan.needs] room to read a record */
     size_t numbers;
     uint64_t observed;   /* the last run that learned has seen */
     uint64_t adapted_at; /* runs observed when adaptation was last thought of */
@@ -235,6 +245,8 @@ struct sluice_graph {
 
 void cuda_run_keep(struct cuda_run *r);
 void cuda_run_release(struct cuda_run *r);
+/* The same where CUDA must not be called: the last owner leaves the freeing to a thread. */
+void cuda_run_release_later(struct cuda_run *r);
 /* Captures the run as it stands, in place of the graph before. */
 bool graph_capture(struct sluice_graph *g, struct failure *f);
 /* New slots from what was learned, if that saves anything or a run overflowed. */

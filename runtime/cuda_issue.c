@@ -50,6 +50,12 @@ struct issue {
 #define NODE_DEPENDENCIES(node, deps, n) cudaGraphNodeGetDependencies(node, deps, n)
 #endif
 
+bool cuda_captured_graph(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                         cudaGraph_t *graph, struct failure *f) {
+    *graph = NULL;
+    return CUDA_OK(f, CAPTURE_INFO(stream, status, graph, NULL, NULL));
+}
+
 /* Nodes of the capture so far. */
 static bool count_nodes(struct issue *is, cudaStream_t stream, size_t *nodes) {
     enum cudaStreamCaptureStatus status;

@@ -392,6 +392,37 @@ static void find_workspace(struct cuda_plan *p) {
     p->workspace_bytes = (p->workspace_bytes + 255) / 256 * 256;
 }
 
+uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++)
+        seed = (seed ^ at[i]) * UINT64_C(0x100000001b3);
+    return seed;
+}
+
+static uint64_t hash_number(uint64_t seed, uint64_t n) {
+    return hash_bytes(seed, &n, sizeof n);
+}
+
+uint64_t cuda_plan_hash(const struct cuda_plan *p) {
+    const struct tasks *t = p->t;
+    const struct flow *fl = t->flow;
+    uint64_t h = hash_number(hash_number(HASH_SEED, t->slices), (uint64_t)fl->setup.nodes);
+    for (int32_t r = 0; r < fl->setup.ranks && fl->setup.node_of; r++)
+        h = hash_number(hash_number(h, (uint64_t)fl->setup.node_of[r]),
+                        (uint64_t)fl->setup.local_of[r]);
+    for (size_t i = 0; i < fl->codecs.count; i++)
+        h = hash_number(h, codec_hash(&fl->codecs.data[i]));
+    for (size_t i = 0; i < t->messages.count; i++) {
+        const struct message *m = &t->messages.data[i];
+        h = hash_number(h, (uint64_t)m->src << 32 | (uint32_t)m->dst);
+        h = hash_number(h, (uint64_t)m->round << 32 | m->index);
+        h = hash_number(h, (uint64_t)m->codec << 32 | m->comm);
+    }
+    for (size_t i = 0; i < t->pieces.count; i++)
+        h = hash_number(hash_number(h, t->pieces.data[i].elems), p->piece_bytes[i]);
+    return h;
+}
+
 bool cuda_plan_init(struct cuda_plan *p, const struct tasks *t, int32_t first_rank, int32_t ranks,
                     struct failure *f) {
     char err[200] = "";

@@ -140,8 +140,10 @@ enum run_status plan_status(const struct plan *p); /* of making it, or of the la
 const char *plan_error(const struct plan *p); /* in words; "" when all is well or diag has them */
 /* The one in use; NULL: no memory. */
 const struct compilation *plan_compilation(const struct plan *p);
-/* Compiles the plan's schedule once more, for this setup. The caller's; NULL: no memory. */
-struct compilation *plan_compile(const struct plan *p, const struct setup *setup);
+/* Compiles the schedule of a plan that is ready once more, for this setup, into what moves the same
+ * chunks. RUN_BAD_SCHEDULE: its files have changed. *c is the caller's in any case, or NULL. */
+enum run_status plan_compile_again(const struct plan *p, const struct setup *setup,
+                                   struct compilation **c);
 enum run_status plan_run(struct plan *p, const void *const *send, void *const *recv);
 /* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed.
  * Results never change. A failure leaves the plan as it was. */

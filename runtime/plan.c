@@ -76,7 +76,7 @@ static enum run_status complain(struct plan *p, enum run_status status, const ch
     return status;
 }
 
-struct compilation *plan_compile(const struct plan *p, const struct setup *setup) {
+static struct compilation *compile(const struct plan *p, const struct setup *setup) {
     struct compile_options o = p->options;
     o.setup = *setup;
     return p->path ? compile_file(p->path, &o) : compile_text(p->name, p->text, p->bytes, &o);
@@ -110,10 +110,19 @@ static bool same_moves(const struct flow *a, const struct flow *b) {
     return true;
 }
 
+enum run_status plan_compile_again(const struct plan *p, const struct setup *setup,
+                                   struct compilation **c) {
+    *c = compile(p, setup);
+    if (!*c)
+        return RUN_NO_MEMORY;
+    bool same = compilation_ok(*c) && (*c)->tasks && same_moves(p->version.main->flow, (*c)->flow);
+    return same ? RUN_OK : RUN_BAD_SCHEDULE;
+}
+
 /* Leaves v->main, for its messages, even when it fails. */
 static enum run_status version_make(struct plan *p, const struct setup *setup, struct version *v) {
     enum run_status status;
-    v->main = plan_compile(p, setup);
+    v->main = compile(p, setup);
     if (!v->main)
         return complain(p, RUN_NO_MEMORY, "no memory to compile");
     if (!compilation_ok(v->main))
@@ -127,7 +136,7 @@ static enum run_status version_make(struct plan *p, const struct setup *setup, s
         again.repair = true;
         again.slot_bytes = NULL;
         again.slot_count = 0;
-        v->repair = plan_compile(p, &again);
+        v->repair = compile(p, &again);
         if (!v->repair)
             return complain(p, RUN_NO_MEMORY, "no memory to compile the repair");
         if (!compilation_ok(v->repair) || !v->repair->tasks)
