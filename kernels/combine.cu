@@ -15,6 +15,7 @@
  * the piece is decoded. The order of two operands does not show in the result.
  */
 #include "kernels/gpu_codec.cuh"
+#include "kernels/pack_decode.cuh"
 #include "kernels/pack_encode.cuh"
 
 namespace {
@@ -59,7 +60,7 @@ __device__ __forceinline__ bool read_operand(const combine_args &a, uint32_t o, 
     }
     return pack_locate<T>(data, a.operand[o].slot_bytes, a.layout, at.tile, at.warp, at.lane, p,
                           a.status) &&
-           pack_read<T>(p, at.lane, patch, s, a.status);
+           pack_read<T>(p, at.count, at.lane, patch, s, a.status);
 }
 
 /* sum = the operands combined and divided; or, of one that is moved, s = its elements. */
@@ -162,11 +163,42 @@ __global__ void __launch_bounds__(32 * PACK_WARPS, T == DTYPE_F32 ? 2 : 4)
 
 /* ---- with one ---- */
 
+/* Where the groups of a pair's piece are, found out by the warp that has time for it. */
+struct piece_tile {
+    const unsigned char *at;
+    uint32_t all_sizes, before[PACK_WARPS], entry[PACK_WARPS];
+    bool right;
+};
+
 /* A reduction as the source of groups. What it decodes is patched where it keeps the result. */
 template <enum dtype T, bool PAIR> struct reduction_source {
     stage<T> staged; /* fetches the chunk of a pair */
     const combine_args &a;
     const pack_workspace &ws;
+    piece_tile *pieces; /* two, of a pair */
+
+    __device__ __forceinline__ void prepare(uint32_t tile, uint32_t turn) {
+        if (!PAIR || tile >= a.layout.tiles)
+            return;
+        piece_tile &piece = pieces[turn % 2];
+        const unsigned char *slot = a.operand[1].data;
+        pack_tile found;
+        bool right = pack_find_tile<T>(slot, a.operand[1].slot_bytes, a.layout, tile, staged.lane,
+                                       found, a.status);
+        uint32_t size = right ? found.size : 0, up_to = lanes_up_to(size);
+
+        if (staged.lane < PACK_WARPS) {
+            piece.before[staged.lane] = up_to - size;
+            piece.entry[staged.lane] = found.entry;
+        }
+        if (staged.lane == 0) {
+            piece.right = right;
+            piece.at = slot + found.at;
+            piece.all_sizes = found.all_sizes;
+        }
+        if (right)
+            prefetch_bytes(slot + found.at, found.units * PACK_UNIT, staged.lane);
+    }
 
     __device__ __forceinline__ void start(uint32_t tile, uint32_t turn) {
         if (PAIR)
@@ -180,7 +212,11 @@ template <enum dtype T, bool PAIR> struct reduction_source {
 
             staged.get(turn, other);
             __syncwarp();
-            if (!read_operand<T>(a, 1, at, patch, s))
+            const piece_tile &piece = pieces[turn % 2];
+
+            if (!piece.right || !pack_read<T>(pack_place_of(piece.at, piece.before[at.warp],
+                                                            piece.all_sizes, piece.entry[at.warp]),
+                                              at.count, at.lane, patch, s, a.status))
                 return false;
             reduce_two<T>(a.op, a.divide_by, s, other);
         } else {
@@ -210,8 +246,8 @@ template <enum dtype T, bool PAIR> struct reduction_source {
         __syncwarp();
         staged.put(turn, s);
     }
-    __device__ __forceinline__ uint32_t exponent(uint32_t i, uint32_t turn) {
-        return staged.exponent(i, turn);
+    __device__ __forceinline__ uint32_t exponent(uint32_t e, uint32_t turn) {
+        return staged.exponent(e, turn);
     }
 };
 
@@ -221,9 +257,10 @@ __global__ void __launch_bounds__(ENCODE_THREADS, T == DTYPE_F32 ? 1
                                                                  : 2)
     combine_encode_kernel(combine_args a, encode_args e) {
     extern __shared__ __align__(128) unsigned char shared_bytes[];
+    __shared__ piece_tile pieces[2];
     encode_shared<T> &s = *(encode_shared<T> *)shared_bytes;
     reduction_source<T, PAIR> source = {
-        {s, a.layout, a.operand[0].data, threadIdx.x / 32, threadIdx.x % 32}, a, e.ws};
+        {s, a.layout, a.operand[0].data, threadIdx.x / 32, threadIdx.x % 32}, a, e.ws, pieces};
 
     encode_tiles<T>(s, e, source);
 }

@@ -43,6 +43,23 @@ __device__ __forceinline__ uint32_t shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* The bits of a where the mask has ones, of b elsewhere. */
+__device__ __forceinline__ uint32_t pick_bits(uint32_t mask, uint32_t a, uint32_t b) {
+    uint32_t picked;
+
+    asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(picked) : "r"(mask), "r"(a), "r"(b));
+    return picked;
+}
+
+/* Nibble i of the selector chooses byte i out of the eight of low and high; its bit 3 asks for
+ * copies of the sign of that byte instead. */
+__device__ __forceinline__ uint32_t pick_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+    uint32_t picked;
+
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(picked) : "r"(low), "r"(high), "r"(selector));
+    return picked;
+}
+
 /* ---- elements in memory ---- */
 
 /* Reads count elements, the rest as zero bits. Any address that is aligned to the elements; whole
@@ -101,6 +118,13 @@ __device__ __forceinline__ void write_elements(void *to, uint32_t count, uint32_
                 ((uint16_t *)to)[e + 1] = (uint16_t)(s.w[k] >> 16);
         }
     }
+}
+
+/* Brings what will be read soon into the L2 cache. Whole warp. */
+__device__ __forceinline__ void prefetch_bytes(const unsigned char *from, uint32_t bytes,
+                                               uint32_t lane) {
+    for (uint32_t at = lane * 128; at < bytes; at += 32 * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
 }
 
 /* Elements from count on become zero bits. */

@@ -7,6 +7,7 @@
  *     bytes moved a raw byte:   encode 1 + ratio     decode ratio + 1
  */
 #include "kernels/gpu_codec.cuh"
+#include "kernels/pack_decode.cuh"
 #include "kernels/pack_encode.cuh"
 
 namespace {
@@ -20,9 +21,10 @@ template <enum dtype T> struct memory_source {
     __device__ __forceinline__ void get(uint32_t, uint32_t turn, uint32_t, share<T> &x) {
         staged.get(turn, x);
     }
-    __device__ __forceinline__ uint32_t exponent(uint32_t i, uint32_t turn) {
-        return staged.exponent(i, turn);
+    __device__ __forceinline__ uint32_t exponent(uint32_t e, uint32_t turn) {
+        return staged.exponent(e, turn);
     }
+    __device__ __forceinline__ void prepare(uint32_t, uint32_t) {}
 };
 
 template <enum dtype T>
@@ -47,14 +49,15 @@ template <enum dtype T>
 __global__ void __launch_bounds__(32 * PACK_WARPS) decode_kernel(decode_args a) {
     __shared__ pack_patch patch[PACK_WARPS];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, tile = blockIdx.x;
+    const uint32_t count = pack_count(a.layout, tile, warp);
     pack_place p;
     share<T> s;
 
     if (!pack_locate<T>(a.slot, a.slot_bytes, a.layout, tile, warp, lane, p, a.status) ||
-        p.count == 0 || !pack_read<T>(p, lane, patch[warp], s, a.status))
+        count == 0 || !pack_read<T>(p, count, lane, patch[warp], s, a.status))
         return;
     write_elements<T>(a.dst + ((uint64_t)tile * PACK_TILE + warp * GROUP) * element<T>::bytes,
-                      p.count, lane, s);
+                      count, lane, s);
 }
 
 template <enum dtype T>

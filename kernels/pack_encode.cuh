@@ -18,13 +18,14 @@
 #ifndef SLUICE_KERNELS_PACK_ENCODE_CUH
 #define SLUICE_KERNELS_PACK_ENCODE_CUH
 
-#include "kernels/pack.cuh"
+#include "kernels/pack_place.cuh"
 
 #define ENCODE_THREADS (32 * (PACK_WARPS + 1))
 
 template <enum dtype T> struct encode_shared {
     uint4 out[2][PACK_WARPS * element<T>::quads + PACK_UNIT / 16];
     uint4 in[2][PACK_WARPS * element<T>::quads];
+    pack_list list[PACK_WARPS];
     uint32_t size[2][PACK_WARPS]; /* body | escapes << 16 */
     uint32_t ticket[4];           /* of turn % 4 */
 };
@@ -86,10 +87,9 @@ template <enum dtype T> struct stage {
             buffer(turn)[j * 32 + lane] =
                 make_uint4(x.w[4 * j], x.w[4 * j + 1], x.w[4 * j + 2], x.w[4 * j + 3]);
     }
-    /* Exponent of the lane's i-th element. */
-    __device__ __forceinline__ uint32_t exponent(uint32_t i, uint32_t turn) {
+    /* Exponent of the group's element e. */
+    __device__ __forceinline__ uint32_t exponent(uint32_t e, uint32_t turn) {
         const uint16_t *half = (const uint16_t *)buffer(turn);
-        uint32_t e = element<T>::at(lane, i);
 
         return (half[T == DTYPE_F32 ? 2 * e + 1 : e] & pack_type<T>::mask) >> pack_type<T>::shift;
     }
@@ -136,9 +136,9 @@ __device__ __forceinline__ void wait_for_written() {
 #endif
 }
 
-template <enum dtype T>
+template <enum dtype T, class Source>
 __device__ __forceinline__ void place_tiles(encode_shared<T> &s, const encode_args &a,
-                                            uint32_t epoch, uint32_t lane) {
+                                            uint32_t epoch, uint32_t lane, Source &source) {
     const bool directory = a.layout.payload_at <= a.slot_bytes;
     uint32_t last = ALL_LANES, last_units = 0;
 
@@ -150,6 +150,7 @@ __device__ __forceinline__ void place_tiles(encode_shared<T> &s, const encode_ar
             s.ticket[(turn + 2) % 4] = more ? draw(a.ws) : ALL_LANES;
             wait_for_sent();
         }
+        source.prepare(s.ticket[(turn + 1) % 4], turn + 1);
         __syncthreads();
         if (more) {
             uint32_t size = lane < PACK_WARPS ? s.size[turn % 2][lane] : 0;
@@ -220,7 +221,9 @@ __device__ __forceinline__ void leave(const encode_args &a, uint32_t wire, uint3
  * ENCODE_THREADS threads. A Source gives each of the eight warps its groups:
  *     start(tile, turn)                begin to fetch, one turn ahead; tile may be past the end
  *     get(tile, turn, count, share)    the group, missing elements as zero bits
- *     exponent(i, turn)                of the lane's i-th element of that group
+ *     exponent(e, turn)                of element e of that group
+ * and a tile to all of them, before any get() of that turn:
+ *     prepare(tile, turn)              by the ninth warp
  */
 template <enum dtype T, class Source>
 __device__ __forceinline__ void encode_tiles(encode_shared<T> &s, const encode_args &a,
@@ -229,8 +232,12 @@ __device__ __forceinline__ void encode_tiles(encode_shared<T> &s, const encode_a
     const uint32_t epoch = *a.ws.epoch + 1;
     const bool directory = a.layout.payload_at <= a.slot_bytes;
 
-    if (threadIdx.x < 2)
-        s.ticket[threadIdx.x] = draw(a.ws);
+    if (warp == PACK_WARPS) {
+        if (lane < 2)
+            s.ticket[lane] = draw(a.ws);
+        __syncwarp();
+        source.prepare(s.ticket[0], 0);
+    }
     if (blockIdx.x == 0 && directory) { /* the gap behind the entries */
         uint64_t at = a.layout.entries_at + 4 * ((a.layout.elems + GROUP - 1) / GROUP);
 
@@ -239,7 +246,7 @@ __device__ __forceinline__ void encode_tiles(encode_shared<T> &s, const encode_a
     }
     __syncthreads();
     if (warp == PACK_WARPS) {
-        place_tiles<T>(s, a, epoch, lane);
+        place_tiles<T>(s, a, epoch, lane, source);
         if (lane == 0)
             leave(a, pack_type<T>::wire, epoch);
         return;
@@ -277,11 +284,11 @@ __device__ __forceinline__ void encode_tiles(encode_shared<T> &s, const encode_a
         if (c.raw)
             pack_write_raw<T>(h, c.body_bytes, count, lane, (uint4 *)body);
         else if (!c.zero)
-            pack_write<T>(
-                h, c, lane, body, out + (all & 0xffffu) + (before >> 16), [&](uint32_t i) {
-                    /* missing ones are escaped only by a window one below the largest */
-                    return element<T>::at(lane, i) < count ? source.exponent(i, turn) : c.top + 1;
-                });
+            pack_write<T>(h, c, lane, body, out + (all & 0xffffu) + (before >> 16), s.list[warp],
+                          [&](uint32_t e) {
+                              /* missing ones are escaped only by a window one below the largest */
+                              return e < count ? source.exponent(e, turn) : c.top + 1;
+                          });
         if (warp == PACK_WARPS - 1 && lane < (0u - end) % PACK_UNIT)
             out[end + lane] = 0;
         ready_to_send();
