@@ -129,13 +129,17 @@ static bool finishes(cudaStream_t stream) {
     return false;
 }
 
-void test_progress(struct gpu_test *g) {
+static void sides_open(struct gpu_test *g, struct side sides[SIDES]) {
     uint64_t elems = g->small ? 40000 : 1800000;
-    struct side sides[SIDES] = {side_open(g, DTYPE_BF16, elems), side_open(g, DTYPE_F32, elems)};
-    struct cudaDeviceProp device;
-    cudaStream_t holder;
-    uint32_t *go, *go_dev;
 
+    sides[0] = side_open(g, DTYPE_BF16, elems);
+    sides[1] = side_open(g, DTYPE_F32, elems);
+}
+
+void test_two_at_once(struct gpu_test *g) {
+    struct side sides[SIDES];
+
+    sides_open(g, sides);
     for (int round = 0; round < (g->small ? 2 : 50); round++) {
         for (int rep = 0; rep < 3; rep++)
             for (int i = 0; i < SIDES; i++)
@@ -144,7 +148,19 @@ void test_progress(struct gpu_test *g) {
         for (int i = 0; i < SIDES; i++)
             side_check(g, &sides[i], "two at once");
     }
-    /* all multiprocessors but one are held: what is left makes progress with a few blocks */
+    check(g, take_status(g) == 0, "two at once: status");
+    for (int i = 0; i < SIDES; i++)
+        side_close(&sides[i]);
+}
+
+/* All multiprocessors but one are held: what is left makes progress with a few blocks. */
+void test_busy(struct gpu_test *g) {
+    struct cudaDeviceProp device;
+    struct side sides[SIDES];
+    cudaStream_t holder;
+    uint32_t *go, *go_dev;
+
+    sides_open(g, sides);
     CUDA(cudaGetDeviceProperties(&device, 0));
     CUDA(cudaStreamCreateWithFlags(&holder, cudaStreamNonBlocking));
     CUDA(cudaHostAlloc((void **)&go, sizeof *go, cudaHostAllocMapped));
@@ -161,7 +177,7 @@ void test_progress(struct gpu_test *g) {
     CUDA(cudaDeviceSynchronize());
     for (int i = 0; i < SIDES; i++)
         side_check(g, &sides[i], "a busy device");
-    check(g, take_status(g) == 0, "side by side: status");
+    check(g, take_status(g) == 0, "a busy device: status");
     for (int i = 0; i < SIDES; i++)
         side_close(&sides[i]);
     CUDA(cudaFreeHost(go));
