@@ -103,7 +103,7 @@ uint64_t cuda_piece_worst(const struct cuda_plan *p, uint32_t piece);
 /* Of what all ranks must compile alike: chunks, operations, codecs, slices, slots. */
 uint64_t cuda_plan_hash(const struct cuda_plan *p);
 #define HASH_SEED UINT64_C(0xcbf29ce484222325)
-uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
+uint64_t hash_more(uint64_t seed, const void *bytes, size_t n);
 /* Sets can_overflow, after piece_bytes changed. */
 void cuda_plan_measure(struct cuda_plan *p);
 

@@ -168,7 +168,7 @@ static bool agree(const struct cuda_run *r, struct failure *f) {
         cuda_plan_hash(&r->plan),
         (uint64_t)r->options.mode << 32 | (uint64_t)(r->options.adapt != 0) << 31 |
             (uint64_t)r->options.flags_in_a_row,
-        hash_bytes(HASH_SEED, SLUICE_VERSION, sizeof SLUICE_VERSION),
+        hash_more(HASH_SEED, SLUICE_VERSION, sizeof SLUICE_VERSION),
     };
     const uint32_t count = sizeof values / sizeof values[0];
     return !r->x->ops->agree || r->x->ops->agree(r->x, names, values, count, f);

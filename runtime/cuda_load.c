@@ -392,7 +392,7 @@ static void find_workspace(struct cuda_plan *p) {
     p->workspace_bytes = (p->workspace_bytes + 255) / 256 * 256;
 }
 
-uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n) {
+uint64_t hash_more(uint64_t seed, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     for (size_t i = 0; i < n; i++)
         seed = (seed ^ at[i]) * UINT64_C(0x100000001b3);
@@ -400,7 +400,7 @@ uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n) {
 }
 
 static uint64_t hash_number(uint64_t seed, uint64_t n) {
-    return hash_bytes(seed, &n, sizeof n);
+    return hash_more(seed, &n, sizeof n);
 }
 
 uint64_t cuda_plan_hash(const struct cuda_plan *p) {
