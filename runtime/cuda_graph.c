@@ -381,7 +381,7 @@ void sluice_graph_destroy(sluice_graph *g) {
         struct failure f = {0};
         device_enter(g->run->x, &d, &f);
         if (g->issued > 0)
-            cudaEventSynchronize(g->done); /* whatever it says */
+            transport_wait_event(g->run->x, g->done, &f); /* whatever it says */
         graph_drop(g);
         device_leave(&d);
     }

@@ -217,6 +217,10 @@ SLUICE_API int sluice_comm_first_rank(const sluice_comm *comm);
 SLUICE_API int sluice_comm_local_ranks(const sluice_comm *comm);
 /* What the last failure on the communicator itself was; "" when there was none. */
 SLUICE_API const char *sluice_comm_error(const sluice_comm *comm);
+/* Waits for the stream as cudaStreamSynchronize does, but not for a rank that is gone: then it ends
+ * what waits for that rank and returns SLUICE_PEER_ERROR. For results that nobody has to wait for,
+ * those of sluice_graph_wait's repairs, and streams with graphs of the caller's. */
+SLUICE_API sluice_status sluice_comm_wait(sluice_comm *comm, struct CUstream_st *stream);
 /* Graphs that use it stay valid and keep what they need. NULL is allowed. */
 SLUICE_API void sluice_comm_destroy(sluice_comm *comm);
 

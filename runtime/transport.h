@@ -83,6 +83,10 @@ struct transport {
     int log_level;          /* of SLUICE_LOG, read when the transport was made */
 };
 
+/* cuda_wait.c: waits for an event that may depend on other ranks. False: one of them is gone, or kept
+ * us waiting for too long; then the transport was aborted, and the event will come. */
+bool transport_wait_event(struct transport *x, cudaEvent_t event, struct failure *f);
+
 /* All ranks in this process, on the current device. NULL and *f: no memory. */
 struct transport *transport_local_new(int32_t ranks, struct failure *f);
 
