@@ -102,7 +102,7 @@ static const struct group *finish_group(struct eval *e, struct code *c, int32_t 
     const struct group *g = groups_find(e->groups, size);
     if (!g)
         return too_many(e, c);
-    return unroll_charge(e, c->span, (uint64_t)size / 16) ? g : NULL;
+    return unroll_charge(e, c->span, (uint64_t)size / 8) ? g : NULL;
 }
 
 static const struct group *make_ranks(struct eval *e, struct code *c, const union datum *key) {
@@ -125,8 +125,10 @@ static const struct group *make_rotated(struct eval *e, struct code *c, const un
     int64_t shift = g->size ? key[1].integer % g->size : 0;
     if (shift < 0)
         shift += g->size;
-    for (int32_t i = 0; i < g->size; i++)
-        building[i] = g->member[(i + shift) % g->size];
+    for (int32_t i = 0; i < g->size; i++) {
+        building[i] = g->member[shift];
+        shift = shift + 1 < g->size ? shift + 1 : 0;
+    }
     return finish_group(e, c, g->size);
 }
 
@@ -155,6 +157,9 @@ static const struct group *make_children(struct eval *e, struct code *c, const u
 
 static const struct group *make_sum(struct eval *e, struct code *c, const union datum *key) {
     int32_t common;
+    uint64_t read = (uint64_t)key[0].group->size + (uint64_t)key[1].group->size;
+    if (!unroll_charge(e, c->span, read / 8))
+        return NULL;
     if (c->op == CODE_MINUS)
         return groups_minus(e->groups, key[0].group, key[1].group);
     const struct group *g = groups_plus(e->groups, key[0].group, key[1].group, &common);
