@@ -4,10 +4,14 @@
 # usage: tests/gpu/run.sh [BUILD_FOLDER [DATA_FOLDER]]
 set -euo pipefail
 top="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-program="${1:-$top/build/release}/tests/gpu/gpu_tests"
+programs="${1:-$top/build/release}/tests/gpu"
 
-if [ ! -x "$program" ]; then
-    echo "skipped: $program was not built (no nvcc, or SLUICE_CUDA=OFF)"
-    exit 77
-fi
-exec "$program" "${2:-$top/tests/data}"
+for program in gpu_tests cuda_tests; do
+    if [ ! -x "$programs/$program" ]; then
+        echo "skipped: $programs/$program was not built (no nvcc, or SLUICE_CUDA=OFF)"
+        exit 77
+    fi
+done
+cd "$top"
+"$programs/gpu_tests" "${2:-$top/tests/data}"
+"$programs/cuda_tests"
