@@ -190,7 +190,11 @@ enum exit_code bench_codec(const struct options *o, const char *path) {
         code = path ? read_values(&b, path)
                     : make_values(&b, sized ? job.compile.setup.count : DEFAULT_ELEMS);
     }
-    if (code == EXIT_OK) {
+    if (code == EXIT_OK && o->gpu) {
+        uint64_t piece_bytes = job.compile.setup.count * dtype_bytes(b.dtype);
+        struct bench_values v = {b.dtype, b.elems, b.values, piece_bytes};
+        code = bench_codec_gpu(o, &v, codecs);
+    } else if (code == EXIT_OK) {
         code = measure_all(&b, codecs);
     }
     free(b.values);

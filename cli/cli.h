@@ -189,7 +189,7 @@ struct run_room run_room_new(const struct options *o);
 /* run_options.may_take; ctx is the room. */
 bool run_room_may_take(void *ctx, const struct flow *f, uint64_t bytes);
 
-/* ---- bench_compile.c, bench_codec.c -------------------------------------------------------- */
+/* ---- bench_compile.c, bench_codec.c, bench_codec_gpu.c ------------------------------------- */
 
 enum exit_code bench_compile(const struct options *o, const char *path); /* path NULL: a ring */
 enum exit_code bench_codec(const struct options *o, const char *path);   /* path NULL: made up */
@@ -198,5 +198,14 @@ enum exit_code bench_codec(const struct options *o, const char *path);   /* path
 
 bool gpu_collective_parse(const char *name, enum collective *c);
 enum exit_code bench_collective(const struct options *o, enum collective collective);
+
+struct bench_values {
+    enum dtype dtype;
+    uint64_t elems;
+    const void *values;
+    uint64_t piece_bytes; /* of --count or --bytes */
+};
+enum exit_code bench_codec_gpu(const struct options *o, const struct bench_values *v,
+                               const char *const *codecs);
 
 #endif

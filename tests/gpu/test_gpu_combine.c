@@ -167,7 +167,7 @@ static void check_request(struct gpu_test *g, const struct request *r) {
 }
 
 void test_combine(struct gpu_test *g) {
-    static const uint64_t sizes[] = {1, 33, 1023, 1024, 1025, 8191, 8193, 20011, 100003};
+    static const uint64_t sizes[] = {0, 1, 33, 1023, 1024, 1025, 8191, 8193, 20011, 100003};
     /* all chunks; all pieces; chunk then piece; piece then chunk; all kinds; pieces of none */
     static const uint32_t kinds[] = {0, 0xaaaaaaaa, 0x88888888, 0x22222222, 0xe4e4e4e4, 0xbbbbbbbb};
     static const uint32_t counts[] = {1, 2, 3, 4, 7, 16};

@@ -68,9 +68,9 @@ static void check_piece(struct gpu_test *g, enum dtype t, const void *src, uint6
 }
 
 void test_pieces(struct gpu_test *g) {
-    static const uint64_t sizes[] = {1,     2,     31,    32,     33,     1023,   1024,
-                                     1025,  1031,  2047,  4093,   8191,   8192,   8193,
-                                     16384, 24593, 65536, 100003, 270336, 1048583};
+    static const uint64_t sizes[] = {0,    1,     2,     31,    32,     33,     1023,
+                                     1024, 1025,  1031,  2047,  4093,   8191,   8192,
+                                     8193, 16384, 24593, 65536, 100003, 270336, 1048583};
     uint64_t seed = 1;
 
     for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
