@@ -2,8 +2,9 @@
  * protocol.cu: the kernels around the codecs (protocol.h). All are bound by latency but the copies,
  * which move 2 bytes a byte.
  *
- * An exchange is one launch for all messages of a round: row y of the grid is message y, whose blocks
- * stride over it 16 bytes a thread, four loads in flight; one row more notes what pieces needed.
+ * An exchange is one launch for all messages of a round: row y of the grid is message y, whose
+ * blocks stride over it 16 bytes a thread, four loads in flight; one row more notes what pieces
+ * needed.
  */
 #include <cstdint>
 #include <cuda_runtime.h>
@@ -103,7 +104,8 @@ __global__ void __launch_bounds__(FINISH_THREADS)
     protocol_record *record = (protocol_record *)(ring + run % records * record_bytes);
     const uint32_t needs = count - PROTOCOL_NEEDS;
 
-    /* a reader that finds another number than it looks for knows that the record is in the making */
+    /* a reader that finds another number than it looks for knows that the record is in the
+     * making */
     if (threadIdx.x == 0)
         *(volatile uint64_t *)&record->run = 0;
     __threadfence_system();

@@ -6,7 +6,7 @@
  *
  * One run of a plan:
  *
- *     gpu_begin(words)  ...  gpu_exchange(...)  ...  gpu_split(words)  max over ranks  gpu_finish(...)
+ *     gpu_begin(words) ... gpu_exchange(...) ... gpu_split(words), max over ranks, gpu_finish(...)
  *
  * Ranks of one process share the words: then split and maximum are left out.
  *
@@ -68,8 +68,8 @@ struct protocol_record {
 /* Clears the words. */
 cudaError_t gpu_begin(uint32_t *words_dev, uint32_t words, cudaStream_t stream);
 
-/* Copies a number of slots at the same time, each of at most largest_bytes and aligned as slots are,
- * and notes needs. The tables are on the device; NULL where there are none. */
+/* Copies a number of slots at the same time, each of at most largest_bytes and aligned as slots
+ * are, and notes needs. The tables are on the device; NULL where there are none. */
 cudaError_t gpu_exchange(const struct protocol_copy *copies_dev, uint32_t copies,
                          uint64_t largest_bytes, const struct protocol_need *needs_dev,
                          uint32_t needs, uint32_t *words_dev, cudaStream_t stream);

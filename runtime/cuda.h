@@ -9,10 +9,10 @@
  *   cuda_ticket.c  launch and enqueue; records of what runs came to; waiting, repair
  *   cuda_stats.c   what can be read while runs are in flight
  *
- * The process that runs holds some ranks of the plan: one with NCCL, all of them with `local`. A rank
- * has an arena on the device, as `slots` planned it. There is no `work`: input and inout chunks are
- * read from `send` until they are first stored, and stored chunks live in `recv`. In one process all
- * ranks share the status words, so that they agree without being asked.
+ * The process that runs holds some ranks of the plan: one with NCCL, all of them with `local`. A
+ * rank has an arena on the device, as `slots` planned it. There is no `work`: input and inout
+ * chunks are read from `send` until they are first stored, and stored chunks live in `recv`. In
+ * one process all ranks share the status words, so that they agree without being asked.
  *
  *   pinned   record ring <-------------------------------------+ publish
  *   device   words (status, needs) <- kernels   consensus ------+
@@ -43,7 +43,7 @@ struct failure {
 
 bool failure_set(struct failure *f, enum run_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* True for cudaSuccess. Else: "cudaMalloc(...): out of memory". */
+/* True for cudaSuccess. Else: "cudaMalloc: out of memory". */
 bool cuda_ok(struct failure *f, cudaError_t e, const char *call);
 #define CUDA_OK(f, call) cuda_ok(f, call, #call)
 

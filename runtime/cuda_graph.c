@@ -5,9 +5,9 @@
  * arena has room for whatever slots are in use later: they start as the schedule's budgets say, and
  * adapt. Where a message may then not fit, the repair plan is compiled as well.
  *
- * A run (struct cuda_run) is what kernels work on. Our graph and each graph of the caller hold it, so
- * any of them may be the last: the caller's by a user object, whose destructor must not call CUDA
- * and therefore leaves the freeing to a thread.
+ * A run (struct cuda_run) is what kernels work on. Our graph and each graph of the caller hold it,
+ * so any of them may be the last: the caller's by a user object, whose destructor must not call
+ * CUDA and therefore leaves the freeing to a thread.
  */
 #include "runtime/transport.h"
 

@@ -281,6 +281,28 @@ static bool group_captured(struct issue *is, const struct action *a) {
     return ok;
 }
 
+/* Without kernels for a codec: says for which. */
+static bool name_codecs(struct issue *is) {
+    char codec[CODEC_TEXT_BYTES];
+    const struct task *k = is->k;
+    if (is->f->status != RUN_UNSUPPORTED)
+        return false;
+    size_t at = 0;
+    for (uint32_t i = 0; i < k->operands + k->outs && at < sizeof is->f->words; i++) {
+        const struct operand *o =
+            i < k->operands ? &is->t->operands.data[k->first_operand + i] : NULL;
+        if (o && o->kind != OPERAND_PIECE)
+            continue;
+        uint32_t piece = o ? o->index : is->t->outs.data[k->first_out + i - k->operands];
+        at += (size_t)snprintf(is->f->words + at, sizeof is->f->words - at, "%s%s",
+                               at ? ", " : "no kernels for ",
+                               codec_format(codec_of(is, piece), codec, sizeof codec));
+    }
+    if (at < sizeof is->f->words)
+        snprintf(is->f->words + at, sizeof is->f->words - at, " on %s", dtype_name(is->type));
+    return false;
+}
+
 static bool action_captured(struct issue *is, const struct action *a, uint8_t *begun) {
     struct cuda_run *r = is->r;
     is->stream_number = a->stream;
@@ -303,7 +325,7 @@ static bool action_captured(struct issue *is, const struct action *a, uint8_t *b
         is->elems = is->p->loaded.elems[a->task];
         is->local = (int32_t)((a->stream - is->t->comms) / (is->t->lanes - is->t->comms));
         if (is->elems > 0 && !compute_captured(is))
-            return false;
+            return name_codecs(is);
     }
     if (!stamp_captured(is, 2 * number + 1, is->stream))
         return false;

@@ -33,12 +33,13 @@ bool cuda_ok(struct failure *f, cudaError_t e, const char *call) {
     enum run_status status = e == cudaErrorMemoryAllocation ? RUN_NO_MEMORY
                              : e == cudaErrorNotSupported   ? RUN_UNSUPPORTED
                                                             : RUN_DEVICE;
-    return failure_set(f, status, "%s: %s", call, cudaGetErrorString(e));
+    return failure_set(f, status, "%.*s: %s", (int)strcspn(call, "("), call, cudaGetErrorString(e));
 }
 
 /* ---- what is read from where, and what has a header ---- */
 
-/* Marks the operands that are read before the rank stores anything there: they still lie in send. */
+/* Marks the operands that are read before the rank stores anything there: they still lie in
+ * send. */
 static bool find_from_send(struct cuda_plan *p, struct failure *f) {
     const struct tasks *t = p->t;
     size_t rooms = (size_t)t->flow->locs * t->slices;

@@ -9,8 +9,8 @@
  *   words       status and needs, protocol states; tables are the transport's own
  *
  * In place, send is gone when a message turns out not to have fitted. So it is copied first: the
- * repair reads the copy, and flagged mode puts it back. Where send and recv overlap in any other way
- * than chunk upon chunk, the run itself reads the copy as well.
+ * repair reads the copy, and flagged mode puts it back. Where send and recv overlap in any other
+ * way than chunk upon chunk, the run itself reads the copy as well.
  */
 #include "runtime/transport.h"
 

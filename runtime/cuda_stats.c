@@ -1,6 +1,6 @@
 /*
- * cuda_stats.c: what can be read of a graph while its runs are in flight. Nothing here waits for the
- * device: records and timestamps lie in pinned memory.
+ * cuda_stats.c: what can be read of a graph while its runs are in flight. Nothing here waits for
+ * the device: records and timestamps lie in pinned memory.
  */
 #include "runtime/transport.h"
 

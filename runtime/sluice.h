@@ -183,18 +183,18 @@ typedef struct sluice_comm sluice_comm;
 /* All ranks in this process on the current device: messages are copies in its memory. For tests,
  * and to try a schedule on one GPU. *comm is NULL after a failure. */
 SLUICE_API sluice_status sluice_comm_local(sluice_comm **comm, int ranks);
-/* One rank of a communicator of NCCL: this process's, on its device. NCCL 2.18 or newer is looked for
- * in the process, then on the machine; nothing has to be linked. We work on communicators of our own,
- * split from the caller's, so it may be used for other things at any time, and be destroyed first.
- * All its ranks call this together. Ranks on one host are one node; SLUICE_HOSTID in the environment
- * says otherwise.
+/* One rank of a communicator of NCCL: this process's, on its device. NCCL 2.18 or newer is looked
+ * for in the process, then on the machine; nothing has to be linked. We work on communicators of
+ * our own, split from the caller's, so it may be used for other things at any time, and be
+ * destroyed first. All its ranks call this together. Ranks on one host are one node; SLUICE_HOSTID
+ * in the environment says otherwise.
  *
  * A rank that is gone gives SLUICE_PEER_ERROR on the others: from the calls that wait, when NCCL
- * notices or when timeout_seconds have passed. Then everything that uses the communicator fails, and
- * can be destroyed.
+ * notices or when timeout_seconds have passed. Then everything that uses the communicator fails,
+ * and can be destroyed.
  *
- * SLUICE_DISABLE=1 in the environment, of all ranks alike, makes graphs of the collectives that NCCL
- * knows run NCCL's own instead of the schedule.
+ * SLUICE_DISABLE=1 in the environment, of all ranks alike, makes graphs of the collectives that
+ * NCCL knows run NCCL's own instead of the schedule.
  */
 struct ncclComm; /* *: an ncclComm_t */
 typedef struct sluice_nccl_options {
@@ -261,9 +261,9 @@ SLUICE_API sluice_status sluice_graph_get_sizes(sluice_plan *plan, sluice_comm *
                                                 sluice_graph_sizes *sizes);
 
 /* Takes all memory and captures the graph. send[i] and recv[i], device memory, belong to rank
- * sluice_comm_first_rank + i and hold sluice_send_bytes and sluice_recv_bytes. send is never written
- * but where recv shares its memory. The plan, which may be destroyed afterwards, must have been
- * compiled for as many ranks as the communicator has. options may be NULL.
+ * sluice_comm_first_rank + i and hold sluice_send_bytes and sluice_recv_bytes. send is never
+ * written but where recv shares its memory. The plan, which may be destroyed afterwards, must have
+ * been compiled for as many ranks as the communicator has. options may be NULL.
  *
  * *graph is set in any case, NULL only when an argument is or there is no memory at all; after a
  * failure it holds the words and has to be destroyed all the same. */
@@ -306,7 +306,8 @@ SLUICE_API sluice_status sluice_graph_adapt(sluice_graph *graph);
 /* Flagged mode, device memory: 1 when the result of the last run must not be used, equal on all
  * ranks. Written in stream order, by every run. */
 SLUICE_API const uint32_t *sluice_graph_flag(const sluice_graph *graph);
-/* Whether a new capture is due, as of the last run that has finished: the same step on all ranks. */
+/* Whether a new capture is due, as of the last run that has finished: the same step on all
+ * ranks. */
 SLUICE_API int sluice_graph_due(sluice_graph *graph);
 
 /* Nodes of the captured graph. */

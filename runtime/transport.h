@@ -61,10 +61,11 @@ struct transport_ops {
     bool (*plain_captured)(struct route *r, const void *send_dev, void *recv_dev,
                            cudaStream_t stream, struct failure *f);
 
-    /* Asked while the host waits: whether all is well with the peers. False: RUN_PEER, and from then
-     * on everything on the transport fails fast. NULL: nothing can happen. */
+    /* Asked while the host waits: whether all is well with the peers. False: RUN_PEER, and from
+     * then on everything on the transport fails fast. NULL: nothing can happen. */
     bool (*check)(struct transport *x, struct failure *f);
-    /* Ends what still waits for a peer, on this rank; waiting streams come to an end. NULL: no need. */
+    /* Ends what still waits for a peer, on this rank; waiting streams come to an end. NULL: no
+     * need. */
     void (*abort)(struct transport *x);
 
     void (*route_free)(struct route *r); /* nothing of it is running; NULL is allowed */
@@ -83,15 +84,15 @@ struct transport {
     int log_level;          /* of SLUICE_LOG, read when the transport was made */
 };
 
-/* cuda_wait.c: waits for an event that may depend on other ranks. False: one of them is gone, or kept
- * us waiting for too long; then the transport was aborted, and the event will come. */
+/* cuda_wait.c: waits for an event that may depend on other ranks. False: one of them is gone,
+ * or kept us waiting for too long; then the transport was aborted, and the event will come. */
 bool transport_wait_event(struct transport *x, cudaEvent_t event, struct failure *f);
 
 /* All ranks in this process, on the current device. NULL and *f: no memory. */
 struct transport *transport_local_new(int32_t ranks, struct failure *f);
 
-/* One rank of a communicator of NCCL, which stays the caller's and need not outlive this; its device
- * becomes the current one. Called by all ranks. */
+/* One rank of a communicator of NCCL, which stays the caller's and need not outlive this; its
+ * device becomes the current one. Called by all ranks. */
 struct ncclComm;
 struct transport *transport_nccl_new(struct ncclComm *comm, double timeout_seconds,
                                      struct failure *f);

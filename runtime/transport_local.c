@@ -1,10 +1,10 @@
 /*
  * transport_local.c: all ranks in this process, on one GPU.
  *
- * A group is one kernel that copies every piece from slot to slot, with a table of the copies on the
- * device. A message stands in the group twice, at its sender and at its receiver; the sender makes
- * the entry. The same kernel notes what the pieces that are sent for the first time needed, from
- * their headers. Nobody has to be asked for anything, since the ranks share their words.
+ * A group is one kernel that copies every piece from slot to slot, with a table of the copies on
+ * the device. A message stands in the group twice, at its sender and at its receiver; the sender
+ * makes the entry. The same kernel notes what the pieces that are sent for the first time needed,
+ * from their headers. Nobody has to be asked for anything, since the ranks share their words.
  */
 #include "runtime/transport.h"
 

@@ -1,4 +1,5 @@
-/* replay.h: for C, see replay.cu. count: a multiple of 64 * ranks elements, so that chunks are equal. */
+/* replay.h: for C, see replay.cu. count: a multiple of 64 * ranks elements, so that chunks are
+ * equal. */
 #ifndef SLUICE_TESTS_GPU_REPLAY_H
 #define SLUICE_TESTS_GPU_REPLAY_H
 

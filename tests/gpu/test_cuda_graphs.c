@@ -112,8 +112,8 @@ static void test_rebinding(struct cuda_test *t) {
 }
 
 /* What the two-shot all-reduce of N ranks takes, one kernel each: N (N-1) encodes, a round, N sums
- * with their encode, a round, N (N-1) decodes; where a message may not fit, also one that clears the
- * words and one that writes the record; in place, N copies of the input before them. */
+ * with their encode, a round, N (N-1) decodes; where a message may not fit, also one that
+ * clears the words and one that writes the record; in place, N copies of the input before them. */
 static void test_node_counts(struct cuda_test *t) {
     for (int n = 2; n <= 5; n++)
         for (int pack = 0; pack < 2; pack++)

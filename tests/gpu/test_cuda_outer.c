@@ -84,7 +84,8 @@ static void replay(struct cuda_test *t, const char *codec, bool in_place) {
     world_close(&w);
 }
 
-/* Flagged: in place, the input is there again. Three in a row: a new capture is due, and suffices. */
+/* Flagged: in place, the input is there again. Three in a row: a new capture is due, and
+ * suffices. */
 static void test_due(struct cuda_test *t, bool in_place) {
     struct setting s = step_setting("wire=pack(0.75)", in_place);
     struct world w;

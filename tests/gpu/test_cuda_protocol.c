@@ -1,6 +1,6 @@
 /*
- * test_cuda_protocol.c: messages that do not fit: never, sometimes, always, on one rank only; what is
- * counted, what is learned, what is refused.
+ * test_cuda_protocol.c: messages that do not fit: never, sometimes, always, on one rank only; what
+ * is counted, what is learned, what is refused.
  */
 #include "tests/gpu/cuda_test.h"
 
