@@ -6,6 +6,7 @@
  *   gpu_contestant.c  NCCL's own collective, and a schedule, behind one interface
  *   gpu_judge.c       what results must be, and how many elements are not
  *   gpu_table.c       the table and its JSON
+ *   gpu_timeline.c    when each task was at work
  *
  * Contestants take turns within one loop, so that what slows the machine down for a while slows
  * all of them.
@@ -131,5 +132,10 @@ struct gpu_table {
 void gpu_table_begin(struct gpu_table *t, const struct gpu_rank *r);
 void gpu_table_row(struct gpu_table *t, const struct gpu_row *row, int ranks);
 void gpu_table_end(struct gpu_table *t);
+
+/* ---- gpu_timeline.c ------------------------------------------------------------------------- */
+
+/* --timeline: when each task of the last run of each schedule was at work, for a trace viewer. */
+bool gpu_timeline_write(const struct gpu_rank *r, const struct contestant *c, size_t count);
 
 #endif

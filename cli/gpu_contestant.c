@@ -86,6 +86,7 @@ bool contestant_start(struct gpu_rank *r, struct contestant *c, const struct pla
     }
     sluice_graph_options go = SLUICE_GRAPH_OPTIONS_INIT;
     go.in_place = 1;
+    go.timestamps = r->b->o->timeline != NULL;
     const void *send = p->send_dev;
     void *recv = p->recv_dev;
     return compile(r, c, plain) &&

@@ -208,7 +208,7 @@ static int launch_here(const char *program, const struct launch_options *o,
         free(f.children);
         return LAUNCH_FAILED;
     }
-    if (o->oversubscribe && !launch_mps_start(&mps)) {
+    if (o->oversubscribe && !o->apart && !launch_mps_start(&mps)) {
         fprintf(stderr, "%s: note: MPS is not to be had; the ranks take turns on the GPU\n",
                 program);
     }

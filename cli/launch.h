@@ -27,6 +27,7 @@ struct launch {
 struct launch_options {
     int ranks;          /* 0: as many as the starter says, or GPUs that the caller counted */
     bool oversubscribe; /* all ranks on GPU 0 */
+    bool apart; /* without MPS, where one process that dies can take the others' work along */
     int ranks_per_node; /* what the ranks are told of their hosts; 0: the truth */
     double grace_s;     /* how long the others may go on when a rank has died */
 };

@@ -98,6 +98,9 @@ void launch_set_environment(const struct launch *l, const struct launch_options 
 #define ALONE(name, value) setenv(#name, value, 0);
 #include "cli/launch.def"
     }
+    if (o->apart) {
+        setenv("CUDA_MPS_PIPE_DIRECTORY", "/nowhere", 1);
+    }
     if (o->ranks_per_node > 0) {
         snprintf(text, sizeof text, "node-%d", l->rank / o->ranks_per_node);
         setenv("SLUICE_HOSTID", text, 1);

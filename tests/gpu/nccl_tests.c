@@ -180,8 +180,10 @@ static double now_s(void) {
 }
 
 static bool run_group(const struct group *g, int ranks, const char *schedules, int devices) {
-    struct launch_options o = {
-        .ranks = ranks, .oversubscribe = devices < ranks, .grace_s = 3 * PEER_TIMEOUT_S};
+    struct launch_options o = {.ranks = ranks,
+                               .oversubscribe = devices < ranks,
+                               .apart = g->dies,
+                               .grace_s = 3 * PEER_TIMEOUT_S};
     struct outcome *outcome =
         mmap(NULL, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct start s = {g, schedules, outcome};

@@ -43,7 +43,8 @@ static void run_until_error(struct world *w, struct job *j, int most) {
             s = sluice_comm_wait(w->sluice, w->stream);
     }
     double took = now_s() - start;
-    expect(w, s == SLUICE_PEER_ERROR, "a peer is gone, but: %s", sluice_status_text(s));
+    expect(w, s == SLUICE_PEER_ERROR, "a peer is gone, but: %s; %s; %s", sluice_status_text(s),
+           sluice_graph_error(j->graph), sluice_comm_error(w->sluice));
     expect(w, took < BOUND_S, "the error took %.1f s", took);
     /* from now on everything fails at once */
     start = now_s();
