@@ -8,6 +8,7 @@
  *
  * Prints JSON, one line a setting. With --spans, every task's begin and end on the device follow.
  */
+#include "kernels/reduce.h"
 #include "runtime/handles.h"
 #include "tests/gpu/cuda_test.h"
 
