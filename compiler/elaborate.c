@@ -88,8 +88,8 @@ static void run_require(struct eval *e, const struct action *a) {
 
 static void run_slices(struct eval *e, const struct action *a) {
     int64_t slices = eval_int(e, a->slices);
-    if (!e->failed && (slices < 1 || slices > ELABORATE_MAX_SLICES))
-        eval_fail(e, a->slices->span, "between 1 and %d slices, found %lld", ELABORATE_MAX_SLICES,
+    if (!e->failed && (slices < 1 || slices > SETUP_MAX_SLICES))
+        eval_fail(e, a->slices->span, "between 1 and %d slices, found %lld", SETUP_MAX_SLICES,
                   (long long)slices);
     e->flow->slices = (uint32_t)slices;
 }

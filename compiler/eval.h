@@ -29,7 +29,6 @@
 #define ELABORATE_MAX_MEMBERS   (UINT64_C(1) << 27) /* ranks in all distinct groups */
 #define ELABORATE_MAX_CONTEXTS  (UINT64_C(1) << 26) /* loop values kept for messages */
 #define ELABORATE_MAX_NAMES     1024                /* buffers, stages, distinct codecs */
-#define ELABORATE_MAX_SLICES    4096
 #define ELABORATE_MAX_DEPTH     512 /* blocks and calls within one another */
 #define REQUIRE_MAX_WATCHED     6
 #define FUNCTION_MAX_ARITY      16

@@ -28,9 +28,7 @@ enum {
     MAX_TERMS = 1 << 26,
     MAX_OPS = 1 << 24,
     MAX_TRANSFERS = 1 << 26,
-    MAX_SLICES = 4096,
 };
-#define MAX_COUNT (UINT64_C(1) << 40) /* elements; times ranks and bytes it still fits 64 bits */
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
@@ -370,12 +368,12 @@ static bool parse_single(struct irlex *lex, struct flow *f, enum header_line lin
     case LINE_OP:
         return parse_redop(lex, f);
     case LINE_COUNT:
-        return irlex_number(lex, MAX_COUNT, "a number of elements", &f->setup.count);
+        return irlex_number(lex, SETUP_MAX_COUNT, "a number of elements", &f->setup.count);
     case LINE_REPAIR:
         f->setup.repair = true;
         return true;
     case LINE_SLICES:
-        if (!irlex_number(lex, MAX_SLICES, "a number of slices", &n))
+        if (!irlex_number(lex, SETUP_MAX_SLICES, "a number of slices", &n))
             return false;
         if (n == 0)
             irlex_error(lex, at, "at least one slice");

@@ -18,6 +18,9 @@
 
 /* ---- flow.c ------------------------------------------------------------------------------- */
 
+#define SETUP_MAX_SLICES 1024
+#define SETUP_MAX_COUNT  (UINT64_C(1) << 40) /* times ranks and bytes it still fits 64 bits */
+
 /* What a compilation is for. Everything the ranks must agree on. */
 struct setup {
     int32_t ranks;           /* N, 1 .. 65536 */

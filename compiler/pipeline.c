@@ -235,6 +235,12 @@ static bool check_setup(struct compilation *c) {
                     MAX_RANKS);
     else if ((unsigned)s->dtype >= DTYPE_COUNT || (unsigned)s->redop >= REDOP_COUNT)
         diag_report(c->diag, SEV_ERROR, nowhere, "no such element type or reduction");
+    else if (s->slices > SETUP_MAX_SLICES)
+        diag_report(c->diag, SEV_ERROR, nowhere, "%u slices: there are at most %d", s->slices,
+                    SETUP_MAX_SLICES);
+    else if (s->count > SETUP_MAX_COUNT)
+        diag_report(c->diag, SEV_ERROR, nowhere, "%llu elements: there are at most %llu",
+                    (unsigned long long)s->count, (unsigned long long)SETUP_MAX_COUNT);
     else
         return true;
     return false;

@@ -17,7 +17,6 @@
 #include <inttypes.h>
 
 enum {
-    MAX_SLICES = 1024,
     MOST_CHOSEN = 8,
     UNIT_BYTES = 128, /* slices start at multiples of this */
 };
@@ -84,16 +83,11 @@ static uint64_t common_unit(const struct tasks *t, const struct codec **whole) {
     return unit;
 }
 
-static bool decide(struct compilation *c, struct tasks *t) {
+static void decide(struct compilation *c, struct tasks *t) {
     const struct flow *f = t->flow;
     const struct codec *whole = NULL;
     uint32_t asked = c->setup.slices ? c->setup.slices : f->setup.slices;
     asked = asked ? asked : f->slices;
-    if (asked > MAX_SLICES) {
-        diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
-                    "%" PRIu32 " slices are too many: at most %d", asked, MAX_SLICES);
-        return false;
-    }
     uint64_t unit = common_unit(t, &whole);
     t->slices = asked ? asked : choose(t);
     if (whole && asked > 1) {
@@ -104,7 +98,6 @@ static bool decide(struct compilation *c, struct tasks *t) {
     }
     t->slices = whole ? 1 : t->slices;
     t->slice_unit = unit ? (uint32_t)unit : 1;
-    return true;
 }
 
 /* ---- each thing in K ---------------------------------------------------------------------- */
@@ -388,8 +381,9 @@ static bool fits(const struct compilation *c, const struct tasks *t) {
 
 bool pass_slice(struct compilation *c) {
     struct tasks *t = c->tasks;
-    if (!tasks_check_unsliced(t, c->diag, "slice") || !check_sizes(c, t) || !decide(c, t))
+    if (!tasks_check_unsliced(t, c->diag, "slice") || !check_sizes(c, t))
         return false;
+    decide(c, t);
     if (t->slices > 1 && !fits(c, t)) {
         diag_report(c->diag, SEV_ERROR, (struct span){0, 0},
                     "%" PRIu32 " slices make too many tasks", t->slices);

@@ -9,8 +9,7 @@
 
 enum {
     MAX_INDEX = 1 << 26, /* tasks, pieces, rounds, ticks, ops */
-    MAX_SLICES = 1 << 10,
-    MAX_LOCS = 1 << 25, /* each takes 12 bytes, used or not */
+    MAX_LOCS = 1 << 25,  /* each takes 12 bytes, used or not */
     MAX_LANES = UINT8_MAX,
 };
 #define MAX_BYTES (UINT64_C(1) << 52)
@@ -619,7 +618,7 @@ static bool match_messages(struct reader *r) {
 
 static bool read_sliced(struct reader *r) {
     uint32_t unit;
-    if (!read_u32(r, MAX_SLICES, "the number of slices", &r->t->slices) ||
+    if (!read_u32(r, SETUP_MAX_SLICES, "the number of slices", &r->t->slices) ||
         !irlex_expect(r->lex, "unit") || !read_u32(r, MAX_INDEX, "the unit of slices", &unit))
         return false;
     if (!r->t->slices || !unit)

@@ -102,6 +102,24 @@ static void test_setup_is_checked(void **unused) {
     }
 }
 
+static void expect_refused(const struct compile_options *o, const char *message) {
+    struct compilation *c = compile(o);
+    char *text = errors(c);
+    assert_string_equal(text, message);
+    free(text);
+    compilation_free(c);
+}
+
+static void test_most_elements_and_slices(void **unused) {
+    (void)unused;
+    struct compile_options o = options(4);
+    o.setup.count = SETUP_MAX_COUNT + 1;
+    expect_refused(&o, "error: 1099511627777 elements: there are at most 1099511627776\n");
+    o = options(4);
+    o.setup.slices = SETUP_MAX_SLICES + 1;
+    expect_refused(&o, "error: 1025 slices: there are at most 1024\n");
+}
+
 static void test_missing_file(void **unused) {
     (void)unused;
     struct compile_options o = options(4);
@@ -185,9 +203,13 @@ static void test_node_map_is_copied(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stops_after_each_pass), cmocka_unit_test(test_proves_what_it_says),
-        cmocka_unit_test(test_setup_is_checked),      cmocka_unit_test(test_missing_file),
-        cmocka_unit_test(test_memory_limits),         cmocka_unit_test(test_memory_limits_of_opt),
+        cmocka_unit_test(test_stops_after_each_pass),
+        cmocka_unit_test(test_proves_what_it_says),
+        cmocka_unit_test(test_setup_is_checked),
+        cmocka_unit_test(test_most_elements_and_slices),
+        cmocka_unit_test(test_missing_file),
+        cmocka_unit_test(test_memory_limits),
+        cmocka_unit_test(test_memory_limits_of_opt),
         cmocka_unit_test(test_node_map_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
