@@ -137,6 +137,7 @@ struct cuda_run {
     int32_t *nodes; /* node_of and local_of, or NULL */
     struct cuda_plan plan, repair;
     bool has_repair; /* the plan may overflow, now or when it has adapted */
+    bool plain;      /* SLUICE_DISABLE: the transport's own collective instead */
     bool reports;    /* runs end with a consensus and a record */
     struct route *route, *repair_route;
 

@@ -99,6 +99,13 @@ static void use_budgets(struct cuda_plan *p) {
     cuda_plan_measure(p);
 }
 
+static bool is_disabled(const struct cuda_run *r) {
+    const char *told = getenv("SLUICE_DISABLE");
+    const struct transport_ops *ops = r->x->ops;
+    return told && !strcmp(told, "1") && ops->plain_possible &&
+           ops->plain_possible(r->plan.t->flow);
+}
+
 static bool compile_plans(struct cuda_run *r, const struct plan *plan, struct failure *f) {
     const struct tasks *base = plan_compilation(plan)->tasks;
     struct setup setup = plan_compilation(plan)->setup;
@@ -122,7 +129,8 @@ static bool compile_plans(struct cuda_run *r, const struct plan *plan, struct fa
     if (!ok)
         return false;
     use_budgets(&r->plan);
-    r->reports = r->plan.headers && (r->plan.can_overflow || r->options.adapt);
+    r->plain = is_disabled(r);
+    r->reports = !r->plain && r->plan.headers && (r->plan.can_overflow || r->options.adapt);
     r->has_repair = r->reports && r->options.mode == SLUICE_CHECKED;
     if (!r->has_repair)
         return true;
@@ -158,6 +166,7 @@ static bool agree(const struct cuda_run *r, struct failure *f) {
                                         "the schedule, its parameters, codecs "
                                         "or slices",
                                         "the completion mode or its limits",
+                                        "SLUICE_DISABLE",
                                         "the version"};
     const struct setup *s = &r->plan.t->flow->setup;
     const uint64_t values[] = {
@@ -168,6 +177,7 @@ static bool agree(const struct cuda_run *r, struct failure *f) {
         cuda_plan_hash(&r->plan),
         (uint64_t)r->options.mode << 32 | (uint64_t)(r->options.adapt != 0) << 31 |
             (uint64_t)r->options.flags_in_a_row,
+        r->plain,
         hash_more(HASH_SEED, SLUICE_VERSION, sizeof SLUICE_VERSION),
     };
     const uint32_t count = sizeof values / sizeof values[0];
@@ -282,6 +292,8 @@ static bool move_node(struct sluice_graph *g, cudaGraphNode_t to, cudaGraphNode_
 /* The buffers that are bound now go into the graph. Messages touch the arena only, so nodes of the
  * transport stay as they are. */
 static bool move_nodes(struct sluice_graph *g, struct failure *f) {
+    if (g->run->plain)
+        return graph_capture(g, f); /* the nodes of NCCL cannot be changed */
     struct node_log log = {0};
     cudaGraph_t graph = NULL;
     bool ok = capture(g, true, &graph, &log, f);

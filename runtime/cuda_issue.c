@@ -415,6 +415,8 @@ static bool issue_captured(struct issue *is, bool reports, uint32_t limit) {
 bool cuda_issue_captured(struct cuda_run *r, cudaStream_t stream, struct node_log *log, bool muted,
                          struct failure *f) {
     bool flagged = r->options.mode == SLUICE_FLAGGED;
+    if (r->plain)
+        return muted || r->x->ops->plain_captured(r->route, r->send[0], r->recv[0], stream, f);
     struct issue is = {.r = r,
                        .p = &r->plan,
                        .route = r->route,

@@ -23,7 +23,10 @@ static void add_message(const struct sluice_graph *g, bool known, const struct t
             needed = known
                          ? (uint64_t)g->words[p->need[piece] - PROTOCOL_NEEDS] * PROTOCOL_NEED_UNIT
                          : 0;
-        s->raw_bytes += p->t->pieces.data[piece].elems * dtype_bytes(p->t->flow->setup.dtype);
+        uint64_t raw = p->t->pieces.data[piece].elems * dtype_bytes(p->t->flow->setup.dtype);
+        if (g->run->plain)
+            bytes = needed = raw;
+        s->raw_bytes += raw;
         s->wire_bytes += bytes;
         s->needed_bytes += needed;
     }
