@@ -10,8 +10,15 @@ endforeach()
 add_library(sluice_all INTERFACE)
 target_link_libraries(sluice_all INTERFACE ${sluice_parts} Threads::Threads m)
 
+# Where CUDA is, the library runs on GPUs as well. Programs that need no GPU do not link that part.
 set(sluice_objects "")
-foreach(part IN LISTS sluice_parts)
+set(sluice_cuda_runtime "")
+set(library_parts ${sluice_parts})
+if(TARGET sluice_cuda)
+    list(PREPEND library_parts sluice_cuda sluice_kernels_gpu)
+    set(sluice_cuda_runtime CUDA::cudart_static)
+endif()
+foreach(part IN LISTS library_parts)
     list(APPEND sluice_objects "$<TARGET_OBJECTS:${part}>")
 endforeach()
 if(sluice_objects)
@@ -28,8 +35,8 @@ if(sluice_objects)
         set_target_properties(${library} PROPERTIES OUTPUT_NAME sluice LINKER_LANGUAGE C)
         target_include_directories(${library} INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
     endforeach()
-    target_link_libraries(sluice_static PUBLIC Threads::Threads m)
-    target_link_libraries(sluice_shared PRIVATE Threads::Threads m)
+    target_link_libraries(sluice_static PUBLIC ${sluice_cuda_runtime} Threads::Threads m)
+    target_link_libraries(sluice_shared PRIVATE ${sluice_cuda_runtime} Threads::Threads m)
 
     install(TARGETS sluice_static sluice_shared EXPORT sluice_targets
             ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -42,6 +49,11 @@ if(sluice_objects)
     install(FILES "${CMAKE_CURRENT_BINARY_DIR}/sluice-config.cmake"
                   "${CMAKE_CURRENT_BINARY_DIR}/sluice-config-version.cmake"
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+    set(sluice_private_libs "-lpthread -lm")
+    if(sluice_cuda_runtime)
+        set(sluice_private_libs
+            "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt ${sluice_private_libs}")
+    endif()
     configure_file(cmake/sluice.pc.in sluice.pc @ONLY)
     install(FILES "${CMAKE_CURRENT_BINARY_DIR}/sluice.pc"
             DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
