@@ -4,7 +4,7 @@
  * A node is a compute or a round group. Nodes start when their lane, their communicator and their
  * dependencies allow. A compute reads when it starts and writes later, output by output; a message
  * moves at any time after both groups have started; a group is complete when its messages have
- * moved.
+ * moved. What a compute reads must stay as it is until it writes.
  */
 #ifndef SLUICE_TEST_TASK_WORLD_H
 #define SLUICE_TEST_TASK_WORLD_H
@@ -15,7 +15,7 @@
 #include "compiler/ir.h"
 #include "kernels/reduce.h"
 
-enum { MAX_RANKS = 5, MAX_NODE_OUTS = 16 };
+enum { MAX_RANKS = 5, MAX_NODE_OUTS = 16, MAX_NODE_OPERANDS = 16 };
 
 /* ---- random numbers ---- */
 
@@ -39,6 +39,7 @@ struct node {
     uint32_t priority;
     unsigned char *result[MAX_NODE_OUTS]; /* of a compute: the store, then the outs */
     bool written[MAX_NODE_OUTS];
+    unsigned char *read[MAX_NODE_OPERANDS]; /* of a compute, until its first write */
 };
 
 struct world {
@@ -128,7 +129,7 @@ static void start_compute(struct world *w, struct node *n) {
             reduce_add(dtype, t->flow->setup.redop, acc, o, elems);
         if (i == 0 && !is_acc)
             memcpy(value, o, elems * dtype_bytes(dtype));
-        free(o);
+        n->read[i] = o;
     }
     unsigned char *open = calloc(elems + 1, 8);
     memcpy(open, acc, elems * reduce_acc_bytes(dtype));
@@ -151,9 +152,22 @@ static void start_compute(struct world *w, struct node *n) {
     free(open);
 }
 
+static void check_read(struct world *w, struct node *n, const struct task *task) {
+    for (uint32_t i = 0; i < task->operands && n->read[i]; i++) {
+        struct operand operand = w->t->operands.data[task->first_operand + i];
+        unsigned char *o = load(w, n->rank, task, operand, tasks_elems(w->t, task));
+        if (memcmp(o, n->read[i], tasks_elems(w->t, task) * 8) != 0)
+            w->wrong = "an operand changes while it is read";
+        free(o);
+        free(n->read[i]);
+        n->read[i] = NULL;
+    }
+}
+
 static void write_result(struct world *w, struct node *n, uint32_t i) {
     const struct tasks *t = w->t;
     const struct task *task = &t->tasks.data[w->members[n->first]];
+    check_read(w, n, task);
     if (i < task->outs) {
         const struct piece *p = &t->pieces.data[t->outs.data[task->first_out + i]];
         memcpy(w->arena[n->rank] + p->offset, n->result[i], p->bytes);
@@ -222,6 +236,8 @@ static bool take_step(struct world *w) {
     bool by_priority = below(&w->seed, 8) != 0;
     for (uint32_t i = 0; i < w->node_count + w->t->messages.count; i++) {
         bool message = i >= w->node_count;
+        if (message && w->t->messages.data[i - w->node_count].recv == NONE)
+            continue; /* dropped by a mutation */
         uint32_t node = message ? w->node_of[w->t->messages.data[i - w->node_count].recv] : i;
         const struct node *n = &w->nodes[node];
         bool starts = !message && !n->started && !n->waits;
@@ -341,6 +357,9 @@ static void world_free(struct world *w) {
     for (uint32_t i = 0; i < w->node_count; i++)
         for (uint32_t j = 0; j < MAX_NODE_OUTS; j++)
             free(w->nodes[i].result[j]);
+    for (uint32_t i = 0; i < w->node_count; i++)
+        for (uint32_t j = 0; j < MAX_NODE_OPERANDS; j++)
+            free(w->nodes[i].read[j]);
     free(w->chunk);
     free(w->nodes);
     free(w->node_of);
