@@ -20,7 +20,9 @@ enum {
     MOST_CHOSEN = 8,
     UNIT_BYTES = 128, /* slices start at multiples of this */
 };
-#define SLICE_BYTES (UINT64_C(4) << 20) /* less is not worth a round of its own */
+/* Less is not worth a round of its own: over sockets of one machine, 16 MiB in slices of 4 took a
+ * tenth to a third longer than whole; slices of 16 MiB took less than any others. */
+#define SLICE_BYTES (UINT64_C(16) << 20)
 
 /* ---- how many ----------------------------------------------------------------------------- */
 
