@@ -13,13 +13,15 @@
 
 #define NO_GPU 77 /* what a program leaves with that finds no GPU */
 
-/* Ends the program unless `status` is SLUICE_OK. words: what went wrong, or "". */
-static inline void must(sluice_status status, const char *what, const char *words) {
-    if (status == SLUICE_OK)
-        return;
-    fprintf(stderr, "%s: %s\n%s\n", what, sluice_status_text(status), words);
-    exit(1);
-}
+/* Ends the program unless the call succeeds; `words` say more, and are read after the call. */
+#define MUST(call, words)                                                               \
+    do {                                                                                \
+        sluice_status status_ = call;                                                   \
+        if (status_ != SLUICE_OK) {                                                     \
+            fprintf(stderr, "%s: %s\n%s\n", #call, sluice_status_text(status_), words); \
+            exit(1);                                                                    \
+        }                                                                               \
+    } while (0)
 
 #define CUDA(call)                                                                             \
     do {                                                                                       \

@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
     options.op = SLUICE_SUM;
     options.count = COUNT;
     options.gpu_only = 1;
-    must(sluice_compile_file(&plan, path, &options), path, sluice_diagnostics(plan));
+    MUST(sluice_compile_file(&plan, path, &options), sluice_diagnostics(plan));
 
     /* each rank's memory: rank r has r + 1 everywhere */
     const size_t bytes = COUNT * sizeof(float);
@@ -40,11 +40,11 @@ int main(int argc, char **argv) {
     uint64_t ticket;
     cudaStream_t stream;
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    must(sluice_comm_local(&world, RANKS), "the communicator", "");
-    must(sluice_graph_create(&graph, plan, world, (const void *const *)send, recv, NULL),
-         "the graph", sluice_graph_error(graph));
-    must(sluice_graph_launch(graph, stream, &ticket), "the launch", sluice_graph_error(graph));
-    must(sluice_graph_wait(graph, ticket), "the wait", sluice_graph_error(graph));
+    MUST(sluice_comm_local(&world, RANKS), "");
+    MUST(sluice_graph_create(&graph, plan, world, (const void *const *)send, recv, NULL),
+         sluice_graph_error(graph));
+    MUST(sluice_graph_launch(graph, stream, &ticket), sluice_graph_error(graph));
+    MUST(sluice_graph_wait(graph, ticket), sluice_graph_error(graph));
     CUDA(cudaStreamSynchronize(stream));
 
     int wrong = 0;

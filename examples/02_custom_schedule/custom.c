@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
     options.defines = defines;
 
     sluice_plan *plan;
-    must(sluice_compile_file(&plan, path, &options), path, sluice_diagnostics(plan));
+    MUST(sluice_compile_file(&plan, path, &options), sluice_diagnostics(plan));
     for (size_t i = 0; sluice_property(plan, i, &name, &detail); i++)
         printf("proved: %s (%s)\n", name, detail);
 
@@ -33,14 +33,14 @@ int main(int argc, char **argv) {
             memory[r][i] = (float)(i % 64 + r);
         send[r] = recv[r] = memory[r]; /* in place */
     }
-    must(sluice_run_cpu(plan, send, recv), "run", sluice_error(plan));
+    MUST(sluice_run_cpu(plan, send, recv), sluice_error(plan));
 
     int wrong = 0;
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < COUNT; i++)
             wrong += memory[r][i] != (float)(4 * (i % 64) + 6);
     sluice_stats s;
-    must(sluice_get_stats(plan, &s), "statistics", sluice_error(plan));
+    MUST(sluice_get_stats(plan, &s), sluice_error(plan));
     printf("%d values wrong; %llu messages, %.3f of their bytes in use\n", wrong,
            (unsigned long long)s.total.messages,
            (double)s.total.needed_bytes / (double)s.total.raw_bytes);

@@ -43,7 +43,7 @@ static void set_up(struct trainer *t) {
     options.op = SLUICE_AVG;
     options.count = COUNT;
     options.gpu_only = 1;
-    must(sluice_compile_file(&t->plan, "schedules/allreduce_twoshot.slc", &options), "compile",
+    MUST(sluice_compile_file(&t->plan, "schedules/allreduce_twoshot.slc", &options),
          sluice_diagnostics(t->plan));
 
     uint16_t *host = malloc(bytes);
@@ -58,10 +58,10 @@ static void set_up(struct trainer *t) {
         CUDA(cudaMalloc(&t->sums[r], bytes));
     }
     CUDA(cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking));
-    must(sluice_comm_local(&t->world, RANKS), "the communicator", "");
-    must(sluice_graph_create(&t->graph, t->plan, t->world, (const void *const *)t->gradients,
+    MUST(sluice_comm_local(&t->world, RANKS), "");
+    MUST(sluice_graph_create(&t->graph, t->plan, t->world, (const void *const *)t->gradients,
                              t->sums, NULL),
-         "the graph", sluice_graph_error(t->graph));
+         sluice_graph_error(t->graph));
 }
 
 static void step(struct trainer *t, int number) {
@@ -69,15 +69,15 @@ static void step(struct trainer *t, int number) {
     for (int r = 0; r < RANKS; r++) /* the backward pass */
         CUDA(cudaMemcpyAsync(t->gradients[r], t->batches[(number + r) % BATCHES],
                              COUNT * sizeof(uint16_t), cudaMemcpyDeviceToDevice, t->stream));
-    must(sluice_graph_launch(t->graph, t->stream, &ticket), "launch", sluice_graph_error(t->graph));
+    MUST(sluice_graph_launch(t->graph, t->stream, &ticket), sluice_graph_error(t->graph));
     /* here the host prepares the next batch, and other streams compute */
-    must(sluice_graph_wait(t->graph, ticket), "wait", sluice_graph_error(t->graph));
+    MUST(sluice_graph_wait(t->graph, ticket), sluice_graph_error(t->graph));
     /* here the optimizer is enqueued on the stream: it finds the right sums */
 }
 
 static void show(struct trainer *t, int number) {
     sluice_graph_stats s;
-    must(sluice_graph_get_stats(t->graph, &s), "statistics", sluice_graph_error(t->graph));
+    MUST(sluice_graph_get_stats(t->graph, &s), sluice_graph_error(t->graph));
     printf("step %3d: %.3f of the bytes travel, %llu adaptations, %llu repairs\n", number,
            (double)s.wire_bytes / (double)s.raw_bytes, (unsigned long long)s.adaptations,
            (unsigned long long)s.repairs);

@@ -19,8 +19,7 @@ static cudaGraphExec_t capture(sluice_graph *collective, cudaStream_t stream, fl
     for (int r = 0; r < RANKS; r++)
         CUDA(cudaMemcpyAsync(send[r], host[r], COUNT * sizeof(float), cudaMemcpyHostToDevice,
                              stream));
-    must(sluice_graph_enqueue(collective, stream, &ticket), "enqueue",
-         sluice_graph_error(collective));
+    MUST(sluice_graph_enqueue(collective, stream, &ticket), sluice_graph_error(collective));
     CUDA(cudaMemcpyAsync(flag, sluice_graph_flag(collective), sizeof *flag, cudaMemcpyDeviceToHost,
                          stream)); /* a real step skips its optimizer where this is not 0 */
     for (int r = 0; r < RANKS; r++)
@@ -48,7 +47,7 @@ int main(void) {
     options.op = SLUICE_AVG;
     options.count = COUNT;
     options.gpu_only = 1;
-    must(sluice_compile_file(&plan, "schedules/allreduce_ring.slc", &options), "compile",
+    MUST(sluice_compile_file(&plan, "schedules/allreduce_ring.slc", &options),
          sluice_diagnostics(plan));
     for (int r = 0; r < RANKS; r++) {
         CUDA(cudaMallocHost((void **)&host[r], COUNT * sizeof(float)));
@@ -61,10 +60,10 @@ int main(void) {
     CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 
     graph_options.mode = SLUICE_FLAGGED;
-    must(sluice_comm_local(&world, RANKS), "the communicator", "");
-    must(sluice_graph_create(&collective, plan, world, (const void *const *)send, recv,
+    MUST(sluice_comm_local(&world, RANKS), "");
+    MUST(sluice_graph_create(&collective, plan, world, (const void *const *)send, recv,
                              &graph_options),
-         "the graph", sluice_graph_error(collective));
+         sluice_graph_error(collective));
     cudaGraphExec_t exec = capture(collective, stream, host, send, recv, flag);
     sluice_graph_destroy(collective); /* the captured graph keeps what it needs */
     sluice_comm_destroy(world);
