@@ -60,7 +60,8 @@ static bool compile(struct gpu_rank *r, struct contestant *c, const struct plain
     }
     defines[n] = NULL;
     so.ranks = r->l->ranks;
-    so.ranks_per_node = o->ranks_per_node > 0 ? (int)o->ranks_per_node : 0;
+    int per_node = sluice_comm_ranks_per_node(r->sluice);
+    so.ranks_per_node = per_node > 0 ? per_node : 0;
     so.dtype = (sluice_dtype)plain->dtype;
     so.op = (sluice_op)plain->redop;
     so.count = plain->count;

@@ -4,6 +4,17 @@
 
 #include <string.h>
 
+int sluice_comm_ranks_per_node(const sluice_comm *comm) {
+    const struct transport *x = comm ? comm->x : NULL;
+    if (!x || !x->node_of || x->nodes <= 1)
+        return 0;
+    int32_t each = x->ranks / x->nodes;
+    for (int32_t r = 0; r < x->ranks; r++)
+        if (x->node_of[r] != r / each || x->local_of[r] != r % each)
+            return -1;
+    return each;
+}
+
 sluice_status sluice_comm_nccl(sluice_comm **comm, struct ncclComm *nccl,
                                const sluice_nccl_options *options) {
     sluice_nccl_options o = SLUICE_NCCL_OPTIONS_INIT;

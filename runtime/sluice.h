@@ -215,6 +215,9 @@ SLUICE_API sluice_status sluice_comm_nccl(sluice_comm **comm, struct ncclComm *n
 SLUICE_API int sluice_comm_ranks(const sluice_comm *comm);
 SLUICE_API int sluice_comm_first_rank(const sluice_comm *comm);
 SLUICE_API int sluice_comm_local_ranks(const sluice_comm *comm);
+/* What hierarchical schedules are compiled for, sluice_options.ranks_per_node: ranks on each host, in
+ * order; 0: all are on one; -1: hosts have different numbers of ranks, or ranks alternate. */
+SLUICE_API int sluice_comm_ranks_per_node(const sluice_comm *comm);
 /* What the last failure on the communicator itself was; "" when there was none. */
 SLUICE_API const char *sluice_comm_error(const sluice_comm *comm);
 /* Waits for the stream as cudaStreamSynchronize does, but not for a rank that is gone: then it ends
