@@ -99,6 +99,7 @@ void job_close(struct job *j);
 /* ---- the tests ------------------------------------------------------------------------------ */
 
 typedef void test_function(struct world *w);
+test_function test_nccl_launch;
 test_function test_nccl_schedules, test_nccl_disabled, test_nccl_disagreement;
 test_function test_nccl_overflow, test_nccl_alltoall_without_mark, test_nccl_many_replays,
     test_nccl_two_graphs, test_nccl_flagged;
