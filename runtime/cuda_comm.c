@@ -74,6 +74,8 @@ uint64_t comm_ticket(struct sluice_comm *c) {
 bool device_enter(const struct transport *x, struct device_guard *g, struct failure *f) {
     g->device = -1;
     int now;
+    (void)
+        cudaGetLastError(); /* what the caller left must not be taken for a failed launch of ours */
     if (!CUDA_OK(f, cudaGetDevice(&now)))
         return false;
     if (now == x->device)

@@ -14,6 +14,7 @@
 #include "runtime/transport.h"
 
 #include <inttypes.h>
+#include <nvtx3/nvToolsExt.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -99,6 +100,12 @@ static bool ready_to_run(struct sluice_graph *g) {
     return !due || graph_adapt(g, f);
 }
 
+/* Runs of one graph use one memory: the next follows the last, whatever their streams. */
+static bool follow_last(struct sluice_graph *g, cudaStream_t stream) {
+    return g->issued == 0 || stream == g->stream ||
+           CUDA_OK(&g->failure, cudaStreamWaitEvent(stream, g->done, 0));
+}
+
 static bool has_started(struct sluice_graph *g, cudaStream_t stream, uint64_t *ticket) {
     g->issued++;
     g->stream = stream;
@@ -106,6 +113,8 @@ static bool has_started(struct sluice_graph *g, cudaStream_t stream, uint64_t *t
     g->waiting = g->run->reports && g->run->options.mode == SLUICE_CHECKED;
     if (ticket)
         *ticket = g->ticket;
+    comm_log(g->run->x, LOG_TRACE, "%s: ticket %" PRIu64 " is run %" PRIu64,
+             g->run->plan.t->flow->name, g->ticket, g->issued);
     return CUDA_OK(&g->failure, cudaEventRecord(g->done, stream));
 }
 
@@ -117,8 +126,11 @@ static bool launch(struct sluice_graph *g, cudaStream_t stream, uint64_t *ticket
     if (capturing)
         return failure_set(f, RUN_BAD_ARGUMENT,
                            "the stream is being captured: sluice_graph_enqueue");
-    return ready_to_run(g) && CUDA_OK(f, cudaGraphLaunch(g->exec, stream)) &&
-           has_started(g, stream, ticket);
+    nvtxRangePushA(g->run->plan.t->flow->name);
+    bool ok = ready_to_run(g) && follow_last(g, stream) &&
+              CUDA_OK(f, cudaGraphLaunch(g->exec, stream)) && has_started(g, stream, ticket);
+    nvtxRangePop();
+    return ok;
 }
 
 sluice_status sluice_graph_launch(sluice_graph *graph, struct CUstream_st *stream,
@@ -161,8 +173,8 @@ static bool enqueue(struct sluice_graph *g, cudaStream_t stream, uint64_t *ticke
     if (!is_capturing(stream, &capturing, f))
         return false;
     if (!capturing)
-        return ready_to_run(g) && cuda_issue_captured(r, stream, NULL, false, f) &&
-               has_started(g, stream, ticket);
+        return ready_to_run(g) && follow_last(g, stream) &&
+               cuda_issue_captured(r, stream, NULL, false, f) && has_started(g, stream, ticket);
     if (r->reports && r->options.mode == SLUICE_CHECKED)
         return failure_set(f, RUN_BAD_ARGUMENT,
                            "a message may not fit its slot: in a graph of the caller's this "
@@ -254,13 +266,21 @@ static bool wait_for(struct sluice_graph *g, uint64_t ticket) {
         return failure_set(f, RUN_BAD_ARGUMENT, "ticket %" PRIu64 " was not given out", ticket);
     if (!g->waiting || ticket < g->ticket)
         return true;
-    if (!wait_record(g, &record) || !check_repair(g))
+    bool capturing;
+    if (!is_capturing(g->stream, &capturing, f))
         return false;
-    g->waiting = false;
-    graph_observe(g, &record, g->words);
+    if (capturing)
+        return failure_set(f, RUN_BAD_ARGUMENT, "the stream of the launch is being captured");
+    if (!check_repair(g) || !wait_record(g, &record))
+        return false;
+    if (g->observed < g->issued) /* else it failed before, further down */
+        graph_observe(g, &record, g->words);
     if (record.malformed && !record.overflow)
         return failure_set(f, RUN_INTERNAL, "a slot did not hold an encoding");
-    return !record.overflow || repair(g);
+    if (record.overflow && !repair(g))
+        return false;
+    g->waiting = false;
+    return true;
 }
 
 sluice_status sluice_graph_wait(sluice_graph *graph, uint64_t ticket) {

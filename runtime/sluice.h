@@ -3,11 +3,11 @@
  *
  * A schedule says what moves where, in which order and through which codec. Sluice compiles it
  * for a number of ranks, proves it (every contribution exactly once, no deadlock, no race, all
- * replicas with the same bits), and runs it. This release runs all ranks of a schedule inside
- * one process, on the CPU, with real data and real codecs: to try a schedule, to see what it
- * moves, and to trust it.
+ * replicas with the same bits), and runs it: all ranks inside one process on the CPU, with real
+ * data and real codecs, to try a schedule and to trust it; or on GPUs, as a CUDA graph over NCCL,
+ * or with all ranks on one GPU.
  *
- * The happy path, four calls:
+ * The happy path on the CPU, four calls (that on GPUs is further down):
  *
  *     sluice_options o = SLUICE_OPTIONS_INIT;
  *     o.ranks = 8, o.dtype = SLUICE_BF16, o.count = 1 << 20;
@@ -20,8 +20,8 @@
  *     sluice_destroy(plan);
  *
  * A plan is used by one thread at a time; different plans are independent of each other. No
- * function exits, aborts or prints. Texts that are returned belong to the plan and live until
- * it is destroyed, unless said otherwise.
+ * function exits, aborts or, unless SLUICE_LOG asks for it, prints. Texts that are returned belong
+ * to the plan and live until it is destroyed, unless said otherwise.
  */
 #ifndef SLUICE_H
 #define SLUICE_H
@@ -173,6 +173,9 @@ SLUICE_API sluice_status sluice_adapt(sluice_plan *plan);
  * All ranks of a communicator make the same calls (create, launch, enqueue, wait, rebind, adapt) in
  * the same order. All memory is taken at creation; only a wait waits for the device. Streams are
  * cudaStream_t, device pointers those of the device that was current at creation.
+ *
+ * SLUICE_LOG=error, warn, info or trace in the environment tells on stderr what happens: failures,
+ * memory before it is taken, captures, adaptations, repairs; trace: every run.
  */
 
 struct CUstream_st; /* *: a cudaStream_t */
@@ -215,8 +218,9 @@ SLUICE_API sluice_status sluice_comm_nccl(sluice_comm **comm, struct ncclComm *n
 SLUICE_API int sluice_comm_ranks(const sluice_comm *comm);
 SLUICE_API int sluice_comm_first_rank(const sluice_comm *comm);
 SLUICE_API int sluice_comm_local_ranks(const sluice_comm *comm);
-/* What hierarchical schedules are compiled for, sluice_options.ranks_per_node: ranks on each host, in
- * order; 0: all are on one; -1: hosts have different numbers of ranks, or ranks alternate. */
+/* What hierarchical schedules are compiled for, sluice_options.ranks_per_node: ranks on each
+ * host, in order; 0: all are on one; -1: hosts have different numbers of ranks, or ranks
+ * alternate. */
 SLUICE_API int sluice_comm_ranks_per_node(const sluice_comm *comm);
 /* What the last failure on the communicator itself was; "" when there was none. */
 SLUICE_API const char *sluice_comm_error(const sluice_comm *comm);
@@ -275,7 +279,8 @@ SLUICE_API sluice_status sluice_graph_create(sluice_graph **graph, sluice_plan *
                                              void *const *recv,
                                              const sluice_graph_options *options);
 
-/* Replays the graph on the stream. Asynchronous, not legal on a stream that is being captured.
+/* Replays the graph on the stream, behind the last run of this handle, whatever its stream.
+ * Asynchronous, not legal on a stream that is being captured.
  * *ticket (may be NULL in flagged mode) names the run, for sluice_graph_wait. Checked mode with a
  * codec of bounded size: the last ticket must have been waited for, else SLUICE_BUSY. */
 SLUICE_API sluice_status sluice_graph_launch(sluice_graph *graph, struct CUstream_st *stream,
@@ -285,7 +290,8 @@ SLUICE_API sluice_status sluice_graph_launch(sluice_graph *graph, struct CUstrea
  * of the caller, who must have started the capture in thread-local or relaxed mode where other
  * threads use CUDA. While captured: *ticket is set to 0, there is nothing to wait for, and checked
  * mode with a codec of bounded size is refused (SLUICE_INVALID_ARGUMENT). The caller's graph keeps
- * the memory it uses, also when this handle is destroyed before it. */
+ * the memory it uses, also when this handle is destroyed before it; it must not run at the same
+ * time as other runs of the handle. */
 SLUICE_API sluice_status sluice_graph_enqueue(sluice_graph *graph, struct CUstream_st *stream,
                                               uint64_t *ticket);
 
@@ -296,7 +302,8 @@ SLUICE_API sluice_status sluice_graph_wait(sluice_graph *graph, uint64_t ticket)
 
 /* Other buffers for the launches to come; runs in flight keep theirs. Graphs of the caller keep
  * those of their capture. Overlap of send and recv where there was none at creation needs the
- * in_place option. Legal at any time but while this thread captures. */
+ * in_place option. Not while a ticket has to be waited for (SLUICE_BUSY), nor while this thread
+ * captures. */
 SLUICE_API sluice_status sluice_graph_rebind(sluice_graph *graph, const void *const *send,
                                              void *const *recv);
 

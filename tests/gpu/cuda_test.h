@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RANKS 16
+#define MOST_RANKS 20
 
 struct cuda_test {
     bool small; /* for memory checkers, which slow everything down */

@@ -88,6 +88,35 @@ static void test_refusals(struct cuda_test *t) {
     world_close(&w);
 }
 
+/* More memory than there is; the error of the call stays with the graph, and harms no other. */
+static void test_no_memory(struct cuda_test *t) {
+    struct setting s = ring(), fits = ring();
+    struct world w;
+    sluice_options o = SLUICE_OPTIONS_INIT;
+    sluice_plan *plan;
+    sluice_graph *g = NULL;
+    void *dev[MOST_RANKS];
+    o.ranks = 4, o.dtype = SLUICE_F32, o.count = UINT64_C(1) << 36, o.gpu_only = 1;
+    if (!world_graph(t, &w, &fits))
+        return;
+    for (int r = 0; r < 4; r++)
+        dev[r] = w.recv_dev[0]; /* never used */
+    check(t, sluice_compile_file(&plan, s.path, &o) == SLUICE_OK, "%s", sluice_diagnostics(plan));
+    check(t,
+          sluice_graph_create(&g, plan, w.comm, (const void *const *)dev, dev, NULL) ==
+              SLUICE_OUT_OF_MEMORY,
+          "a quarter of a terabyte a rank");
+    check(t, strstr(sluice_graph_error(g), "cudaMalloc of") != NULL, "%s", sluice_graph_error(g));
+    world_run(t, &w, DATA_FITS, 21, true);
+    sluice_graph_destroy(g);
+    sluice_destroy(plan);
+    void *none;
+    check(t, cudaMalloc(&none, (size_t)1 << 50) != cudaSuccess, "a petabyte");
+    world_run(t, &w, DATA_FITS, 22, true); /* the caller's error is not taken for ours */
+    check(t, sluice_run_cpu(NULL, NULL, NULL) == SLUICE_INVALID_ARGUMENT, "no plan");
+    world_close(&w);
+}
+
 /* Slices overlap: the timestamps show a compute of one beside the transfer of another. */
 static void test_timestamps(struct cuda_test *t) {
     struct setting s = ring();
@@ -176,6 +205,7 @@ static void test_threads(struct cuda_test *t) {
 void test_api(struct cuda_test *t) {
     test_sizes(t);
     test_refusals(t);
+    test_no_memory(t);
     test_timestamps(t);
     if (!t->small)
         test_threads(t);

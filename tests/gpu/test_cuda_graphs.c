@@ -132,10 +132,35 @@ static void test_node_counts(struct cuda_test *t) {
             }
 }
 
+/* Runs of one graph share its memory: on two streams they still follow one another. */
+static void test_two_streams(struct cuda_test *t) {
+    struct setting s = twoshot(4, "wire=none", 400000);
+    struct world w;
+    cudaStream_t other;
+    if (!world_graph(t, &w, &s))
+        return;
+    CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    world_fill(t, &w, DATA_BITS, 11);
+    CUDA(cudaStreamSynchronize(w.stream));
+    for (int i = 0; i < 40; i++) {
+        uint64_t ticket;
+        cudaStream_t stream = i % 2 ? other : w.stream;
+        ok(t, &w,
+           i % 3 ? sluice_graph_enqueue(w.graph, stream, &ticket)
+                 : sluice_graph_launch(w.graph, stream, &ticket),
+           "one of two streams");
+    }
+    CUDA(cudaStreamSynchronize(other));
+    world_check(t, &w, "two streams", 11);
+    CUDA(cudaStreamDestroy(other));
+    world_close(&w);
+}
+
 void test_graphs(struct cuda_test *t) {
     test_node_counts(t);
     test_sequential(t);
     test_destroy_and_recreate(t);
     test_fork_and_join(t);
     test_rebinding(t);
+    test_two_streams(t);
 }

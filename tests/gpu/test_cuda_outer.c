@@ -134,7 +134,15 @@ static void test_refused(struct cuda_test *t) {
           "launched into a capture");
     CUDA(cudaStreamEndCapture(w.stream, &graph));
     CUDA(cudaGraphDestroy(graph));
-    world_run(t, &w, DATA_FITS, 1, false);
+    world_fill(t, &w, DATA_BITS, 2);
+    ok(t, &w, sluice_graph_launch(w.graph, w.stream, &ticket), "launch");
+    CUDA(cudaStreamBeginCapture(w.stream, cudaStreamCaptureModeThreadLocal));
+    check(t, sluice_graph_wait(w.graph, ticket) == SLUICE_INVALID_ARGUMENT,
+          "waited while the stream is captured");
+    CUDA(cudaStreamEndCapture(w.stream, &graph));
+    CUDA(cudaGraphDestroy(graph));
+    ok(t, &w, sluice_graph_wait(w.graph, ticket), "wait after the capture");
+    world_check(t, &w, "after a capture", 2);
     world_close(&w);
 }
 

@@ -55,19 +55,34 @@ static bool run_setting(struct cuda_test *t, const struct setting *s, uint64_t s
 
 static void run_schedule(struct cuda_test *t, const char *path, int ranks, uint64_t number) {
     static const char *const codecs[] = {"none", "pack", "pack(0.75)", "pack(0.3)"};
-    static const sluice_dtype types[] = {SLUICE_BF16, SLUICE_F16, SLUICE_F32};
+    static const char *const lossy[] = {"quant(8)", "cast(e4m3)", "quant(4, 32)", "cast(bf16)",
+                                        "quant(6)"};
+    static const sluice_dtype types[] = {SLUICE_BF16, SLUICE_F16, SLUICE_F32, SLUICE_I32,
+                                         SLUICE_F64,  SLUICE_U8,  SLUICE_I64};
     static const uint64_t counts[] = {100003, 1, 0, 40961, 777};
-    for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
-        uint64_t n = number * 4 + c; /* what varies with it */
+    for (size_t c = 0; c < 5; c++) {
+        uint64_t n = number * 5 + c; /* what varies with it */
         struct setting s = setting_of(path, ranks, counts[c == 0 ? n % 5 : n % 4 == 3 ? 3 : 0]);
-        set_codec(&s, codecs[c]);
+        set_codec(&s, c < 4 ? codecs[c] : lossy[number % 5]);
         s.ranks_per_node = ranks % 4 == 0 ? 4 : ranks % 2 == 0 ? 2 : 1;
-        s.dtype = types[n % 3];
+        s.dtype = types[c == 0 ? number % 7 : n % 3]; /* some take `none` only */
         s.op = (sluice_op)(n / 3 % 4);
         s.slices = n % 2 ? 3 : 0;
         s.in_place = n / 2 % 2;
         if (!run_setting(t, &s, n))
             return;
+    }
+}
+
+/* More operands than one kernel takes: the sum goes on in an accumulator. */
+static void run_many_operands(struct cuda_test *t) {
+    static const sluice_dtype types[] = {SLUICE_BF16, SLUICE_F32, SLUICE_F16};
+    for (uint64_t i = 0; i < 3; i++) {
+        struct setting s = setting_of("schedules/allreduce_twoshot.slc", 20, 60000);
+        set_codec(&s, i == 2 ? "none" : "pack(0.75)");
+        s.dtype = types[i];
+        s.op = (sluice_op)i;
+        check(t, run_setting(t, &s, i), "20 ranks did not run");
     }
 }
 
@@ -77,6 +92,7 @@ void test_schedules(struct cuda_test *t) {
     size_t count = find_schedules(paths);
     uint64_t number = 0;
     check(t, count >= 20, "schedules/ has %zu schedules", count);
+    run_many_operands(t);
     for (size_t i = 0; i < count; i++) {
         for (size_t r = 0; r < sizeof ranks / sizeof ranks[0]; r++)
             if (!t->small || ranks[r] == 3 || ranks[r] == 4)
