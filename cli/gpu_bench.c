@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { DEFAULT_ITERS = 20, DEFAULT_WARMUP = 5, DEFAULT_FACTOR = 2, MAX_ITERS = 4096 };
+#define GRACE_S         10.0
 #define DEFAULT_BYTES   (UINT64_C(32) << 20)
 #define MAX_INPUT_BYTES (UINT64_C(1) << 30)
 
@@ -57,6 +58,7 @@ static enum exit_code start(struct gpu_bench *b, int ranks) {
     const struct options *o = b->o;
     struct launch_options l = {.ranks = ranks,
                                .oversubscribe = o->oversubscribe,
+                               .grace_s = GRACE_S,
                                .ranks_per_node =
                                    o->ranks_per_node > 0 ? (int)o->ranks_per_node : 0};
     char program[32];

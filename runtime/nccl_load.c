@@ -20,7 +20,8 @@ static bool find(const struct nccl *n, const char *name, void *function, char *e
 bool nccl_open(struct nccl *n, char *err, size_t err_bytes) {
     *n = (struct nccl){0};
     if (!dlsym(RTLD_DEFAULT, "ncclCommInitRank")) {
-        n->library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+        /* never unloaded: it may have threads of its own */
+        n->library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (!n->library) {
             snprintf(err, err_bytes, "NCCL was not found: %s", dlerror());
             return false;
