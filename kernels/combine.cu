@@ -47,19 +47,20 @@ struct position {
     }
 };
 
-/* A piece or a chunk as elements; false when it was lost. */
 template <enum dtype T>
-__device__ __forceinline__ bool read_operand(const combine_args &a, uint32_t o, const position &at,
-                                             pack_patch &patch, share<T> &s) {
-    const unsigned char *data = a.operand[o].data;
+__device__ __forceinline__ void read_chunk(const combine_args &a, uint32_t o, const position &at,
+                                           share<T> &s) {
+    read_elements<T>(a.operand[o].data + at.first() * element<T>::bytes, at.count, at.lane, s);
+}
+
+/* False when it was lost. */
+template <enum dtype T>
+__device__ __forceinline__ bool read_piece(const combine_args &a, uint32_t o, const position &at,
+                                           pack_patch &patch, share<T> &s) {
     pack_place p;
 
-    if (a.operand[o].kind == SOURCE_CHUNK) {
-        read_elements<T>(data + at.first() * element<T>::bytes, at.count, at.lane, s);
-        return true;
-    }
-    return pack_locate<T>(data, a.operand[o].slot_bytes, a.layout, at.tile, at.warp, at.lane, p,
-                          a.status) &&
+    return pack_locate<T>(a.operand[o].data, a.operand[o].slot_bytes, a.layout, at.tile, at.warp,
+                          at.lane, p, a.status) &&
            pack_read<T>(p, at.count, at.lane, patch, s, a.status);
 }
 
@@ -85,7 +86,9 @@ __device__ __forceinline__ bool reduce_operands(const combine_args &a, const pos
             }
             continue;
         }
-        if (!read_operand<T>(a, o, at, patch, s)) {
+        if (a.operand[o].kind == SOURCE_CHUNK) {
+            read_chunk<T>(a, o, at, s);
+        } else if (!read_piece<T>(a, o, at, patch, s)) {
             right = false;
             break;
         }
@@ -154,11 +157,11 @@ __global__ void __launch_bounds__(32 * PACK_WARPS, T == DTYPE_F32 ? 2 : 4)
 
     if (at.count == 0)
         return;
-    read_operand<T>(a, 0, at, patch[warp], other);
-    if (!read_operand<T>(a, 1, at, patch[warp], s))
+    read_chunk<T>(a, 0, at, other);
+    if (!read_piece<T>(a, 1, at, patch[warp], s))
         return;
     reduce_two<T>(a.op, a.divide_by, s, other);
-    write_chunks<T>(a, at, s);
+    write_elements<T>(a.chunk[0] + at.first() * element<T>::bytes, at.count, at.lane, s);
 }
 
 /* ---- with one ---- */
@@ -286,7 +289,7 @@ cudaError_t launch(const combine_args &a, const encode_args &e, cudaStream_t str
 
     if (e.slot != NULL)
         return pair ? launch_encode<T, true>(a, e, stream) : launch_encode<T, false>(a, e, stream);
-    if (pair)
+    if (pair && a.chunk[1] == NULL)
         combine_pair_kernel<T><<<a.layout.tiles, 32 * PACK_WARPS, 0, stream>>>(a);
     else
         combine_kernel<T><<<a.layout.tiles, 32 * PACK_WARPS, 0, stream>>>(a);

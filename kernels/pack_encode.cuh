@@ -12,6 +12,8 @@
  *     ninth warp                           | announce t+1, look back t, send t | ...
  *                                          ^ the only barrier of a tile
  *
+ * When it has caught up, the ninth warp does what the source wants done once for the next tile.
+ *
  * Blocks draw tiles from a counter, so a tile's predecessors are always in blocks that run, however
  * few of them are resident beside other kernels. The last block to leave writes the header.
  */
