@@ -1,5 +1,8 @@
 /* Our declarations of NCCL against its own header, where there is one: compiled, never run. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstrict-prototypes"
 #include <nccl.h>
+#pragma GCC diagnostic pop
 
 #include "runtime/nccl_api.h"
 
