@@ -40,9 +40,22 @@ def codec_table(top, kind):
                    f"| {c['decode_gb_per_s']:.2f} |")
 
 
+def codec_gpu_table(top, codecs, sizes):
+    """A kernel is given as raw GB/s (percent of what its bytes allow)."""
+    yield "| file | codec | piece | encoded / raw | encode | decode | decode + add | decode + add + encode |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
+    for tensor in TENSORS:
+        for c in read(top, f"codec-gpu-{tensor}.json")["codecs"]:
+            if c["codec"] not in codecs or c["raw_bytes"] >> 20 not in sizes:
+                continue
+            rates = " | ".join(f"{k['gb_per_s']:,.0f} ({k['percent_of_limit']:.0f} %)" for k in c["kernels"])
+            yield f"| {tensor} | `{c['codec']}` | {c['raw_bytes'] >> 20:,} MiB | {c['ratio']:.4f} | {rates} |"
+
+
 def main(top, refresh):
     tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
-              "codec-tensor": codec_table(top, "tensor")}
+              "codec-tensor": codec_table(top, "tensor"),
+              "codec-gpu": codec_gpu_table(top, ("pack",), (16, 64, 256, 1024))}
     path = os.path.join(top, "BENCHMARKS.md")
     with open(path, encoding="utf-8") as f:
         text = f.read()
