@@ -7,7 +7,8 @@
 namespace {
 
 #define GROUP_ELEMS 1024u
-#define MAX_ELEMS   (UINT64_C(1) << 37) /* so that groups and blocks of 32 have 32-bit numbers */
+#define MAX_ELEMS   (UINT64_C(1) << 37) /* groups and blocks of 32 have 32-bit numbers */
+#define MAX_INVERSE (UINT64_C(1) << 34) /* and gpu_wire.block_inverse divides these */
 
 bool aligned(const void *p, uint32_t bytes) {
     return (uintptr_t)p % bytes == 0;
@@ -36,6 +37,8 @@ void quant_wire(const struct codec_stage *s, uint64_t elems, gpu_wire &wire) {
     wire.bits = (uint32_t)s->params[0];
     wire.block = (uint32_t)s->params[1];
     wire.block_shift = chunks == 1 ? 1 : chunks == 2 ? 2 : chunks == 4 ? 3 : chunks == 8 ? 4 : 0;
+    wire.block_inverse = wire.block_shift == 0 ? UINT32_MAX / chunks + 1 : 0;
+    wire.group_bytes = GROUP_ELEMS / 8 * wire.bits;
     wire.blocks = (uint32_t)((elems + wire.block - 1) / wire.block);
     wire.integers_at = ((uint64_t)wire.blocks * 4 + 15) / 16 * 16;
 }
@@ -65,15 +68,18 @@ bool has_form(const gpu_job &job, enum gpu_form form) {
 }
 
 cudaError_t launch(const gpu_job &job) {
-    if (has_form(job, GPU_FORM_NONE) || has_form(job, GPU_FORM_CAST_PACK))
+    bool packs = has_form(job, GPU_FORM_PACK), cast_packs = has_form(job, GPU_FORM_CAST_PACK);
+    bool values = has_form(job, GPU_FORM_CAST) || has_form(job, GPU_FORM_QUANT);
+
+    if (has_form(job, GPU_FORM_NONE))
         return cudaErrorNotSupported;
     if (!is_narrow_float(job.t))
         return plain_combine(job);
-    bool values = has_form(job, GPU_FORM_CAST) || has_form(job, GPU_FORM_QUANT);
-
-    if (!values)
+    if (!values && !cast_packs)
         return pack_combine(job);
-    return has_form(job, GPU_FORM_PACK) ? cudaErrorNotSupported : value_combine(job);
+    if (!packs && !cast_packs)
+        return value_combine(job);
+    return cast_pack_takes(job) ? cast_pack_combine(job) : mixed_combine(job);
 }
 
 bool needs_workspace(const gpu_job &job) {
@@ -101,9 +107,12 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
         if (s->kind == CODEC_CAST && is_narrow_float(t) && wire.form == GPU_FORM_RAW && !packed) {
             wire.form = GPU_FORM_CAST;
             wire.type = (enum wire_type)s->params[0];
+            wire.group_bytes = GROUP_ELEMS * wire_type_bytes(wire.type);
             left = (enum dtype)s->params[0];
         } else if (s->kind == CODEC_QUANT && is_narrow_float(t) && wire.form == GPU_FORM_RAW) {
             quant_wire(s, elems, wire);
+            if (wire.block_shift == 0 && elems > MAX_INVERSE)
+                wire.form = GPU_FORM_NONE;
         } else if (s->kind == CODEC_PACK && is_narrow_float(left) && !packed) {
             packed = true;
         } else {
@@ -201,6 +210,12 @@ extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu
         return cudaErrorNotSupported;
     if (elems == 0)
         return cudaSuccess;
+    if (count == 2 && job.in[0].kind == GPU_PIECE && job.in[1].kind == GPU_CHUNK) {
+        gpu_input piece = job.in[0]; /* the order of two does not show in the result */
+
+        job.in[0] = job.in[1];
+        job.in[1] = piece;
+    }
     if ((slot_dev != NULL && !slot_is_right(c, t, elems, slot_dev, slot_bytes)) ||
         (needs_workspace(job) && (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT))))
         return cudaErrorInvalidValue;

@@ -19,11 +19,13 @@ enum gpu_form {
 
 struct gpu_wire {
     enum gpu_form form;
-    enum wire_type type;  /* GPU_FORM_CAST, GPU_FORM_CAST_PACK */
-    uint32_t bits, block; /* GPU_FORM_QUANT */
-    uint32_t block_shift; /* 1 + log2(block / 32), 0 when that is no power of two */
+    enum wire_type type;    /* GPU_FORM_CAST, GPU_FORM_CAST_PACK */
+    uint32_t bits, block;   /* GPU_FORM_QUANT */
+    uint32_t block_shift;   /* 1 + log2(block / 32), 0 when that is no power of two */
+    uint32_t block_inverse; /* then 2^32 / (block / 32), rounded up */
     uint32_t blocks;
-    uint64_t integers_at; /* bytes */
+    uint32_t group_bytes; /* of 1,024 elements, without their scales: GPU_FORM_CAST, _QUANT */
+    uint64_t integers_at; /* bytes; 0 for other forms */
 };
 
 struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems);
@@ -60,6 +62,12 @@ cudaError_t pack_decode(const struct gpu_job &job);
 uint64_t pack_workspace_of(uint64_t elems);
 /* value.cu: everything that is not packed */
 cudaError_t value_combine(const struct gpu_job &job);
+/* cast_pack.cu: f32 chunks, accumulators and pieces of one `cast | pack`, to elements or such a
+ * piece */
+bool cast_pack_takes(const struct gpu_job &job);
+cudaError_t cast_pack_combine(const struct gpu_job &job);
+/* mixed.cu: whatever the others do not take */
+cudaError_t mixed_combine(const struct gpu_job &job);
 /* plain.cu: types that only `none` takes */
 cudaError_t plain_combine(const struct gpu_job &job);
 

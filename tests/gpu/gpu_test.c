@@ -236,6 +236,7 @@ static const struct {
     {"cast and quant: the bytes of the reference", test_values, false},
     {"reductions in any mix of codecs", test_value_reductions, false},
     {"reductions of f64 and integers", test_plain_reductions, false},
+    {"pieces of cast | pack that are lost, and small slots", test_value_slots, false},
     {"cast and quant in replayed graphs", test_value_graphs, false},
 };
 

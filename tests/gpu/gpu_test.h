@@ -95,6 +95,7 @@ void test_busy(struct gpu_test *g);
 void test_values(struct gpu_test *g);
 void test_value_reductions(struct gpu_test *g);
 void test_plain_reductions(struct gpu_test *g);
+void test_value_slots(struct gpu_test *g);
 void test_value_graphs(struct gpu_test *g);
 
 /* occupy.cu: holds `blocks` blocks on the device, shared_bytes each, until *go (mapped host memory)

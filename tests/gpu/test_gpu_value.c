@@ -9,12 +9,14 @@
 static const enum dtype types[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
 static const char *const texts[] = {
-    "none",          "cast(bf16)",    "cast(f16)",     "cast(e4m3)",    "cast(e5m2)",
-    "quant(8)",      "quant(8, 32)",  "quant(8, 96)",  "quant(8, 224)", "quant(8, 256)",
-    "quant(6)",      "quant(6, 32)",  "quant(6, 128)", "quant(6, 160)", "quant(4)",
-    "quant(4, 128)", "quant(4, 192)", "quant(4, 256)",
+    "none",          "cast(bf16)",    "cast(f16)",     "cast(e4m3)",        "cast(e5m2)",
+    "quant(8)",      "quant(8, 32)",  "quant(8, 96)",  "quant(8, 224)",     "quant(8, 256)",
+    "quant(6)",      "quant(6, 32)",  "quant(6, 128)", "quant(6, 160)",     "quant(4)",
+    "quant(4, 128)", "quant(4, 192)", "quant(4, 256)", "cast(bf16) | pack", "cast(f16) | pack",
+    "pack",
 };
 #define CODECS ARRAY_LENGTH(texts)
+#define FIXED  (CODECS - 3) /* the first ones */
 
 static struct codec codec_of(struct gpu_test *g, const char *text) {
     struct codec c = codec_none();
@@ -145,7 +147,7 @@ void test_values(struct gpu_test *g) {
     static const char *const files[] = {"grad_bf16.bin", "weight_bf16.bin", "act_bf16.bin",
                                         "grad_f32.bin", "grad_f32_accum.bin"};
 
-    for (size_t c = 1; c < CODECS; c++) {
+    for (size_t c = 1; c < CODECS - 1; c++) {
         for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
             check_codec(g, texts[c], types[i]);
         for (size_t f = 0; f < ARRAY_LENGTH(files); f++)
@@ -349,12 +351,19 @@ static void random_trial(struct gpu_test *g, const struct codec *codecs, size_t 
 }
 
 void test_value_reductions(struct gpu_test *g) {
-    struct codec codecs[CODECS];
+    struct codec codecs[CODECS], cast_pack[2] = {codec_none()};
 
     for (size_t i = 0; i < CODECS; i++)
         codecs[i] = codec_of(g, texts[i]);
-    for (uint64_t seed = 0; seed < (g->small ? 150u : 3000u); seed++)
+    for (uint64_t seed = 0; seed < (g->small ? 150u : 2000u); seed++) {
+        random_trial(g, codecs, FIXED, types[seed % ARRAY_LENGTH(types)], seed);
         random_trial(g, codecs, CODECS, types[seed % ARRAY_LENGTH(types)], seed);
+        random_trial(g, codecs + FIXED, 3, types[seed % ARRAY_LENGTH(types)], seed);
+    }
+    for (uint64_t seed = 0; seed < (g->small ? 100u : 1000u); seed++) {
+        cast_pack[1] = codecs[FIXED + seed % 2];
+        random_trial(g, cast_pack, 2, DTYPE_F32, seed);
+    }
 }
 
 void test_plain_reductions(struct gpu_test *g) {
@@ -371,6 +380,113 @@ void test_plain_reductions(struct gpu_test *g) {
         check_piece(g, &none, plain[i], src, elems, 1, dtype_name(plain[i]));
         free(src);
     }
+}
+
+/* ---- pieces that are lost, and slots that are too small ---- */
+
+static const char *verdict(uint32_t status) {
+    return status == 0 ? "right" : status == GPU_OVERFLOW ? "marked" : "malformed";
+}
+
+/* Both decoders on the same bytes; and a reduction with them, which marks its slot. */
+static void check_verdict(struct gpu_test *g, const struct codec *c, enum dtype t, const void *slot,
+                          uint64_t slot_bytes, uint64_t elems, uint64_t at) {
+    uint64_t bytes = elems * dtype_bytes(t), worst = codec_worst_bytes(c, t, elems), unused;
+    void *want = host_alloc(bytes), *scratch = host_alloc(codec_scratch_bytes(c, t, elems));
+    void *slot_dev = dev_copy(slot, slot_bytes), *sum_dev = dev_alloc(worst);
+    struct guarded to = guarded_alloc(bytes, 0);
+    struct gpu_operand in[2] = {{GPU_CHUNK, to.dev, 0, codec_none()},
+                                {GPU_PIECE, slot_dev, slot_bytes, *c}};
+    enum codec_status right = codec_decode(c, t, slot, slot_bytes, elems, want, scratch, NULL);
+    uint32_t status, expected = right == CODEC_OK         ? 0
+                                : right == CODEC_OVERFLOW ? GPU_OVERFLOW
+                                                          : GPU_MALFORMED;
+    unsigned char header[32];
+    bool marked = false;
+
+    CUDA(gpu_decode(c, t, slot_dev, slot_bytes, elems, to.dev, g->status_dev, g->stream));
+    status = take_status(g);
+    check(g, status == expected, "changed at %llu: seen as %s, is %s", (unsigned long long)at,
+          verdict(status), verdict(expected));
+    check(g, guard_intact(&to), "changed at %llu: bytes beside the destination",
+          (unsigned long long)at);
+    CUDA(gpu_combine(t, REDOP_SUM, in, 2, elems, 0, NULL, NULL, c, sum_dev, worst, g->workspace_dev,
+                     g->status_dev, g->stream));
+    status = take_status(g);
+    check(g, status == (expected == GPU_MALFORMED ? 3 : expected),
+          "changed at %llu: the reduction says %u", (unsigned long long)at, status);
+    to_host(header, sum_dev, sizeof header);
+    check(g,
+          codec_encoded_bytes(c, t, elems, header, sizeof header, &unused, &marked) &&
+              marked == (expected != 0),
+          "changed at %llu: the result is%s marked", (unsigned long long)at, marked ? "" : " not");
+    guarded_free(&to);
+    dev_free(sum_dev);
+    dev_free(slot_dev);
+    free(scratch);
+    free(want);
+}
+
+static void check_bad_slots(struct gpu_test *g, const struct codec *c, enum dtype t) {
+    uint64_t elems = 9001, worst = codec_worst_bytes(c, t, elems), need, seed = 1;
+    void *src = host_alloc(elems * dtype_bytes(t));
+    void *scratch = host_alloc(codec_scratch_bytes(c, t, elems));
+    unsigned char *slot = host_alloc(worst);
+
+    fill(t, PATTERN_BELL, src, elems, 3);
+    codec_encode(c, t, src, elems, slot, worst, &need, scratch);
+    for (uint64_t at = 0; at < need; at += at < 80 ? 1 : 1 + next_random(&seed) % 200) {
+        unsigned char was = slot[at];
+
+        slot[at] ^= (unsigned char)(1u << next_random(&seed) % 8);
+        check_verdict(g, c, t, slot, need, elems, at);
+        slot[at] = was;
+    }
+    codec_mark_overflow(c, t, elems, slot, worst, 320);
+    check_verdict(g, c, t, slot, need, elems, need);
+    free(slot);
+    free(scratch);
+    free(src);
+}
+
+static void check_small_slot(struct gpu_test *g, const struct codec *c, enum dtype t,
+                             uint64_t slot_bytes, const void *src, uint64_t elems) {
+    unsigned char *want = host_alloc(slot_bytes), *got = host_alloc(slot_bytes);
+    void *scratch = host_alloc(codec_scratch_bytes(c, t, elems));
+    void *src_dev = dev_copy(src, elems * dtype_bytes(t));
+    struct guarded slot = guarded_alloc(slot_bytes, 0);
+    uint64_t need;
+    enum codec_status right = codec_encode(c, t, src, elems, want, slot_bytes, &need, scratch);
+
+    CUDA(gpu_encode(c, t, src_dev, elems, slot.dev, slot_bytes, g->workspace_dev, g->status_dev,
+                    g->stream));
+    check(g, take_status(g) == (right == CODEC_OK ? 0u : (uint32_t)GPU_OVERFLOW),
+          "a slot of %llu for %llu: status", (unsigned long long)slot_bytes,
+          (unsigned long long)need);
+    to_host(got, slot.dev, slot_bytes);
+    same(g, got, want, right == CODEC_OK ? need : 32, "a small slot", dtype_name(t));
+    check(g, guard_intact(&slot), "a slot of %llu: bytes beside it",
+          (unsigned long long)slot_bytes);
+    guarded_free(&slot);
+    dev_free(src_dev);
+    free(scratch);
+    free(got);
+    free(want);
+}
+
+void test_value_slots(struct gpu_test *g) {
+    for (size_t k = FIXED; k < CODECS - 1; k++)
+        for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
+            struct codec c = codec_of(g, texts[k]);
+            uint64_t elems = 9001, bytes = elems * dtype_bytes(types[i]);
+            void *src = host_alloc(bytes);
+
+            fill(types[i], PATTERN_BELL, src, elems, 7);
+            check_bad_slots(g, &c, types[i]);
+            for (uint64_t slot = 32; slot < 3 * elems; slot += g->small ? 2048 : 512)
+                check_small_slot(g, &c, types[i], slot, src, elems);
+            free(src);
+        }
 }
 
 /* ---- captured ---- */
