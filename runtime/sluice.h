@@ -309,8 +309,9 @@ SLUICE_API sluice_status sluice_graph_rebind(sluice_graph *graph, const void *co
 
 /* Sizes the slots by what messages needed up to the last run that was waited for, the same on all
  * ranks, and captures again. Checked mode with `adapt` does it by itself, in the launch after run
- * 1, 2, 4, 8, ... and after any that overflowed. Flagged mode: call it when a new capture is due;
- * graphs of the caller that were captured before must not be replayed again. */
+ * 1, 2, 4, 8, ... and after any that overflowed. Flagged mode: call it when a new capture is
+ * due and no run is in flight; graphs of the caller that were captured before must not be
+ * replayed again. */
 SLUICE_API sluice_status sluice_graph_adapt(sluice_graph *graph);
 
 /* Flagged mode, device memory: 1 when the result of the last run must not be used, equal on all
