@@ -48,6 +48,7 @@ bool takes_operand(const struct gpu_operand *from, enum dtype t, uint64_t elems,
     in.data = (const unsigned char *)from->data_dev;
     in.slot_bytes = from->slot_bytes;
     if (from->kind == GPU_PIECE) {
+        in.codec = &from->codec;
         in.wire = gpu_wire_of(&from->codec, t, elems);
         if (in.wire.form == GPU_FORM_RAW)
             in.kind = GPU_CHUNK;
@@ -83,14 +84,68 @@ cudaError_t launch(const gpu_job &job) {
 }
 
 bool needs_workspace(const gpu_job &job) {
-    return job.slot != NULL &&
-           (job.wire.form == GPU_FORM_PACK || job.wire.form == GPU_FORM_CAST_PACK);
+    return job.slot != NULL && (job.wire.form == GPU_FORM_PACK ||
+                                job.wire.form == GPU_FORM_CAST_PACK || gpu_is_staged(job.wire));
+}
+
+bool has_staged(const gpu_job &job) {
+    bool has = job.slot != NULL && gpu_is_staged(job.wire);
+
+    for (uint32_t o = 0; o < job.count; o++)
+        has = has || (job.in[o].kind == GPU_PIECE && gpu_is_staged(job.in[o].wire));
+    return has;
+}
+
+/* False when there is no memory for the passes. */
+bool takes_passes(const struct gpu_extra *extra, gpu_passes &p) {
+    p.scratch = extra != NULL ? extra->scratch_dev : NULL;
+    p.launch = launch;
+    return p.scratch != NULL && aligned(p.scratch, GPU_ALIGNMENT);
+}
+
+cudaError_t launch_encode(const gpu_job &job, const struct codec *c,
+                          const struct gpu_extra *extra) {
+    gpu_passes p = {};
+
+    if (job.wire.form == GPU_FORM_PACK)
+        return pack_encode(job);
+    if (job.wire.form == GPU_FORM_SPARSE)
+        return sparse_encode(job);
+    if (job.wire.form == GPU_FORM_LZ)
+        return lz_encode(job);
+    if (job.wire.form != GPU_FORM_STAGED)
+        return launch(job);
+    p.slot_codec = c;
+    return takes_passes(extra, p) ? staged_encode(job, p) : cudaErrorInvalidValue;
+}
+
+cudaError_t launch_decode(const gpu_job &job, const struct gpu_extra *extra) {
+    gpu_passes p = {};
+
+    if (job.in[0].wire.form == GPU_FORM_PACK)
+        return pack_decode(job);
+    if (job.in[0].wire.form == GPU_FORM_SPARSE)
+        return sparse_decode(job);
+    if (job.in[0].wire.form == GPU_FORM_LZ)
+        return lz_decode(job);
+    if (job.in[0].wire.form != GPU_FORM_STAGED)
+        return launch(job);
+    return takes_passes(extra, p) ? staged_decode(job, p) : cudaErrorInvalidValue;
+}
+
+cudaError_t launch_staged(const gpu_job &job, const struct codec *c,
+                          const struct gpu_extra *extra) {
+    gpu_passes p = {};
+
+    p.slot_codec = c;
+    return takes_passes(extra, p) ? staged_combine(job, p) : cudaErrorInvalidValue;
 }
 
 } // namespace
 
 struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems) {
     gpu_wire wire = {};
+    enum gpu_form last = GPU_FORM_RAW;
     enum dtype left = t;
     bool packed = false;
 
@@ -104,6 +159,10 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
 
         if (s->kind == CODEC_NONE || (s->kind == CODEC_CAST && s->params[0] == (int64_t)left))
             continue;
+        if (s->kind == CODEC_LZ || s->kind == CODEC_SPARSE) {
+            last = s->kind == CODEC_LZ ? GPU_FORM_LZ : GPU_FORM_SPARSE;
+            continue;
+        }
         if (s->kind == CODEC_CAST && is_narrow_float(t) && wire.form == GPU_FORM_RAW && !packed) {
             wire.form = GPU_FORM_CAST;
             wire.type = (enum wire_type)s->params[0];
@@ -120,20 +179,29 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
             return wire;
         }
     }
+    if (last != GPU_FORM_RAW && elems >= GROUP_ELEMS)
+        wire.form = wire.form == GPU_FORM_RAW ? last : GPU_FORM_STAGED;
     if (packed && elems >= GROUP_ELEMS)
         wire.form = wire.form == GPU_FORM_CAST ? GPU_FORM_CAST_PACK : GPU_FORM_PACK;
     return wire;
 }
 
 extern "C" uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    enum gpu_form form = gpu_wire_of(c, t, elems).form;
+    gpu_job job = {};
 
-    return form == GPU_FORM_PACK || form == GPU_FORM_CAST_PACK ? pack_workspace_of(elems) : 0;
+    job.wire = gpu_wire_of(c, t, elems);
+    job.slot = (unsigned char *)&job; /* any */
+    return needs_workspace(job) ? pack_workspace_of(elems) : 0;
 }
 
-extern "C" cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev,
-                                  uint64_t elems, void *slot_dev, uint64_t slot_bytes,
-                                  void *workspace_dev, uint32_t *status_dev, cudaStream_t stream) {
+extern "C" uint64_t gpu_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    return gpu_is_staged(gpu_wire_of(c, t, elems)) ? staged_scratch_bytes(c, t, elems) : 0;
+}
+
+extern "C" cudaError_t gpu_encode_with(const struct codec *c, enum dtype t, const void *src_dev,
+                                       uint64_t elems, void *slot_dev, uint64_t slot_bytes,
+                                       void *workspace_dev, const struct gpu_extra *extra,
+                                       uint32_t *status_dev, cudaStream_t stream) {
     gpu_job job = {};
 
     job.wire = gpu_wire_of(c, t, elems);
@@ -155,12 +223,20 @@ extern "C" cudaError_t gpu_encode(const struct codec *c, enum dtype t, const voi
     if (needs_workspace(job) &&
         (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT) || status_dev == NULL))
         return cudaErrorInvalidValue;
-    return job.wire.form == GPU_FORM_PACK ? pack_encode(job) : launch(job);
+    return launch_encode(job, c, extra);
 }
 
-extern "C" cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev,
-                                  uint64_t slot_bytes, uint64_t elems, void *dst_dev,
-                                  uint32_t *status_dev, cudaStream_t stream) {
+extern "C" cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev,
+                                  uint64_t elems, void *slot_dev, uint64_t slot_bytes,
+                                  void *workspace_dev, uint32_t *status_dev, cudaStream_t stream) {
+    return gpu_encode_with(c, t, src_dev, elems, slot_dev, slot_bytes, workspace_dev, NULL,
+                           status_dev, stream);
+}
+
+extern "C" cudaError_t gpu_decode_with(const struct codec *c, enum dtype t, const void *slot_dev,
+                                       uint64_t slot_bytes, uint64_t elems, void *dst_dev,
+                                       const struct gpu_extra *extra, uint32_t *status_dev,
+                                       cudaStream_t stream) {
     gpu_job job = {};
     gpu_wire wire = gpu_wire_of(c, t, elems);
 
@@ -177,17 +253,23 @@ extern "C" cudaError_t gpu_decode(const struct codec *c, enum dtype t, const voi
     if (status_dev == NULL)
         return cudaErrorInvalidValue;
     job.t = t, job.elems = elems, job.count = 1, job.moved = true;
-    job.in[0] = {GPU_PIECE, (const unsigned char *)slot_dev, slot_bytes, wire};
+    job.in[0] = {GPU_PIECE, (const unsigned char *)slot_dev, slot_bytes, wire, c};
     job.chunk = (unsigned char *)dst_dev;
     job.status = status_dev, job.stream = stream;
-    return wire.form == GPU_FORM_PACK ? pack_decode(job) : launch(job);
+    return launch_decode(job, extra);
 }
 
-extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *operands,
-                                   uint32_t count, uint64_t elems, uint64_t divide_by,
-                                   void *acc_dev, void *chunk_dev, const struct codec *c,
-                                   void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
-                                   uint32_t *status_dev, cudaStream_t stream) {
+extern "C" cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev,
+                                  uint64_t slot_bytes, uint64_t elems, void *dst_dev,
+                                  uint32_t *status_dev, cudaStream_t stream) {
+    return gpu_decode_with(c, t, slot_dev, slot_bytes, elems, dst_dev, NULL, status_dev, stream);
+}
+
+extern "C" cudaError_t
+gpu_combine_with(enum dtype t, enum redop op, const struct gpu_operand *operands, uint32_t count,
+                 uint64_t elems, uint64_t divide_by, void *acc_dev, void *chunk_dev,
+                 const struct codec *c, void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
+                 const struct gpu_extra *extra, uint32_t *status_dev, cudaStream_t stream) {
     gpu_job job = {};
 
     if (t >= DTYPE_COUNT || count == 0 || count > GPU_MAX_OPERANDS || op >= REDOP_COUNT ||
@@ -219,5 +301,14 @@ extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu
     if ((slot_dev != NULL && !slot_is_right(c, t, elems, slot_dev, slot_bytes)) ||
         (needs_workspace(job) && (workspace_dev == NULL || !aligned(workspace_dev, GPU_ALIGNMENT))))
         return cudaErrorInvalidValue;
-    return launch(job);
+    return has_staged(job) ? launch_staged(job, c, extra) : launch(job);
+}
+
+extern "C" cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *operands,
+                                   uint32_t count, uint64_t elems, uint64_t divide_by,
+                                   void *acc_dev, void *chunk_dev, const struct codec *c,
+                                   void *slot_dev, uint64_t slot_bytes, void *workspace_dev,
+                                   uint32_t *status_dev, cudaStream_t stream) {
+    return gpu_combine_with(t, op, operands, count, elems, divide_by, acc_dev, chunk_dev, c,
+                            slot_dev, slot_bytes, workspace_dev, NULL, status_dev, stream);
 }

@@ -3,6 +3,7 @@
  * reduce.h), in both directions.
  *
  *     workspace_bytes = gpu_workspace_bytes(&c, t, elems);     // allocate, zero once
+ *     scratch_bytes = gpu_scratch_bytes(&c, t, elems);         // mostly 0
  *     gpu_encode(&c, t, src, elems, slot, slot_bytes, workspace, status, stream);
  *     gpu_decode(&c, t, slot, slot_bytes, elems, dst, status, stream);
  *     gpu_combine(...);                                        // decode, reduce, encode at once
@@ -15,8 +16,8 @@
  *
  * They return cudaErrorNotSupported for a type or codec without kernels, cudaErrorInvalidValue for
  * arguments that do not fit one another, both with nothing enqueued; otherwise what the launch
- * returned. Kernels exist for `none` of every type, and for f32, f16 and bf16: `cast`, `quant`,
- * `pack`.
+ * returned. Kernels exist for `none`, `lz` and `sparse` of every type, for `cast`, `quant` and `pack`
+ * of f32, f16 and bf16, and for their compositions.
  */
 #ifndef SLUICE_KERNELS_GPU_H
 #define SLUICE_KERNELS_GPU_H
@@ -42,6 +43,28 @@ enum gpu_status {
  * run at the same time need one each. */
 uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems);
 
+/* Device memory for what codecs of several passes keep between them, 0 for most. It is not zeroed,
+ * means nothing between launches, and serves pieces of up to elems elements. An encode or a decode
+ * needs that of its codec (`lz` and `sparse` alone: none), a gpu_combine the sum of those of all its
+ * pieces and of its slot. Launches that may run at the same time need one each. */
+uint64_t gpu_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems);
+
+/* The state of a stateful codec on one side of one connection (codec.h says what it is): what the
+ * last launch that counts has left, and where this one leaves its own. They must not overlap. Who
+ * owns them takes the next for the old once all ranks know that nothing was lost, and runs again
+ * from the old otherwise. */
+struct gpu_state {
+    const void *old_dev;
+    void *next_dev;
+};
+
+/* What some codecs need beside the arguments of every launch; zero what is not needed. */
+struct gpu_extra {
+    void *scratch_dev;
+    struct gpu_state state;                 /* gpu_combine_with: of the slot's codec */
+    const struct gpu_state *operand_states; /* gpu_combine_with: one an operand, or NULL */
+};
+
 /* Encodes elems elements; codec_encode says what the slot then holds. Does not fit: the slot is
  * marked and GPU_OVERFLOW set. */
 cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev, uint64_t elems,
@@ -54,6 +77,16 @@ cudaError_t gpu_encode(const struct codec *c, enum dtype t, const void *src_dev,
 cudaError_t gpu_decode(const struct codec *c, enum dtype t, const void *slot_dev,
                        uint64_t slot_bytes, uint64_t elems, void *dst_dev, uint32_t *status_dev,
                        cudaStream_t stream);
+
+/* The same for all codecs. extra may be NULL. */
+cudaError_t gpu_encode_with(const struct codec *c, enum dtype t, const void *src_dev,
+                            uint64_t elems, void *slot_dev, uint64_t slot_bytes,
+                            void *workspace_dev, const struct gpu_extra *extra,
+                            uint32_t *status_dev, cudaStream_t stream);
+cudaError_t gpu_decode_with(const struct codec *c, enum dtype t, const void *slot_dev,
+                            uint64_t slot_bytes, uint64_t elems, void *dst_dev,
+                            const struct gpu_extra *extra, uint32_t *status_dev,
+                            cudaStream_t stream);
 
 #define GPU_MAX_OPERANDS 16
 
@@ -92,6 +125,15 @@ cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *o
                         uint32_t count, uint64_t elems, uint64_t divide_by, void *acc_dev,
                         void *chunk_dev, const struct codec *c, void *slot_dev, uint64_t slot_bytes,
                         void *workspace_dev, uint32_t *status_dev, cudaStream_t stream);
+
+/* The same for all codecs: pieces of `lz`, `sparse` and codecs of several passes are decoded to
+ * scratch_dev first, a slot of theirs is encoded from chunk_dev or from there. extra may be NULL. */
+cudaError_t gpu_combine_with(enum dtype t, enum redop op, const struct gpu_operand *operands,
+                             uint32_t count, uint64_t elems, uint64_t divide_by, void *acc_dev,
+                             void *chunk_dev, const struct codec *c, void *slot_dev,
+                             uint64_t slot_bytes, void *workspace_dev,
+                             const struct gpu_extra *extra, uint32_t *status_dev,
+                             cudaStream_t stream);
 
 #ifdef __cplusplus
 }

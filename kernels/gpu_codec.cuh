@@ -14,7 +14,11 @@ enum gpu_form {
     GPU_FORM_PACK, /* of the elements' own type */
     GPU_FORM_CAST,
     GPU_FORM_QUANT,
-    GPU_FORM_CAST_PACK /* pack of the elements cast to another type of 16 bits */
+    GPU_FORM_CAST_PACK, /* pack of the elements cast to another type of 16 bits */
+    /* from here on, of any type, one piece at a time: */
+    GPU_FORM_SPARSE,
+    GPU_FORM_LZ,
+    GPU_FORM_STAGED /* a chain of stages, a pass or more each */
 };
 
 struct gpu_wire {
@@ -36,6 +40,7 @@ struct gpu_input {
     const unsigned char *data;
     uint64_t slot_bytes;
     struct gpu_wire wire;
+    const struct codec *codec; /* GPU_PIECE; host memory */
 };
 
 /* Arguments of gpu_combine that fit one another. */
@@ -70,5 +75,26 @@ cudaError_t cast_pack_combine(const struct gpu_job &job);
 cudaError_t mixed_combine(const struct gpu_job &job);
 /* plain.cu: types that only `none` takes */
 cudaError_t plain_combine(const struct gpu_job &job);
+/* sparse.cu, lz.cu: one operand, a chunk to a piece or a piece to a chunk */
+cudaError_t sparse_encode(const struct gpu_job &job);
+cudaError_t sparse_decode(const struct gpu_job &job);
+cudaError_t lz_encode(const struct gpu_job &job);
+cudaError_t lz_decode(const struct gpu_job &job);
+
+/* staged.cu: several passes, with device memory between them */
+struct gpu_passes {
+    void *scratch; /* staged_scratch_bytes of all codecs that take part */
+    const struct codec *slot_codec;
+    cudaError_t (*launch)(const struct gpu_job &job); /* what other kernels take */
+};
+
+inline bool gpu_is_staged(const struct gpu_wire &wire) {
+    return wire.form >= GPU_FORM_SPARSE;
+}
+
+uint64_t staged_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems);
+cudaError_t staged_encode(const struct gpu_job &job, const struct gpu_passes &p);
+cudaError_t staged_decode(const struct gpu_job &job, const struct gpu_passes &p);
+cudaError_t staged_combine(const struct gpu_job &job, const struct gpu_passes &p);
 
 #endif
