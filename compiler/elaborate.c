@@ -179,12 +179,15 @@ static struct flow *new_flow(struct compilation *c, const struct schedule *s) {
     f->guard = &c->guard;
     VEC_GUARD(&f->buffers, f->guard);
     VEC_GUARD(&f->codecs, f->guard);
+    VEC_GUARD(&f->asked, f->guard);
     VEC_GUARD(&f->stages, f->guard);
     VEC_GUARD(&f->ops, f->guard);
     VEC_GUARD(&f->contexts, f->guard);
     VEC_GUARD(&f->ensures, f->guard);
     VEC_GUARD(&f->terms, f->guard);
     VEC_PUSH(&f->codecs, codec_none());
+    if (f->setup.repair)
+        VEC_PUSH(&f->asked, codec_none());
     VEC_PUSH(&f->stages, (struct flow_stage){.name = ""});
     return f;
 }

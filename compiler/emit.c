@@ -116,22 +116,23 @@ static bool within_limits(struct eval *e, const struct action *a, int64_t count)
     return false;
 }
 
-/* Index into flow.codecs. The repair plan has no codec that can overflow. */
+/* Index into flow.codecs. The repair plan has no codec that can overflow, but else it is the same
+ * plan: codecs that differ there have a number each here too, and so all encodings have theirs. */
 static uint16_t flow_codec(struct eval *e, const struct action *a, uint32_t codec) {
     struct eval_codec *c = &e->codecs[codec];
     struct flow *f = e->flow;
     if (c->index != NONE)
         return (uint16_t)c->index;
     struct codec used = e->setup->repair ? codec_without_bounded(&c->codec) : c->codec;
-    uint32_t i = 0;
-    while (i < f->codecs.count && !codec_equal(&f->codecs.data[i], &used))
-        i++;
+    uint32_t i = codec_is_none(&c->codec) ? 0 : (uint32_t)f->codecs.count;
     if (i == ELABORATE_MAX_NAMES) {
         eval_fail(e, a->span, "a schedule has at most %d codecs", ELABORATE_MAX_NAMES);
         return 0;
     }
-    if (i == f->codecs.count)
+    if (i > 0)
         VEC_PUSH(&f->codecs, used);
+    if (i > 0 && e->setup->repair)
+        VEC_PUSH(&f->asked, c->codec);
     c->index = i;
     return (uint16_t)i;
 }

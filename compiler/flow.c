@@ -38,6 +38,7 @@ void flow_free(struct flow *f) {
         return;
     VEC_FREE(&f->buffers);
     VEC_FREE(&f->codecs);
+    VEC_FREE(&f->asked);
     VEC_FREE(&f->stages);
     VEC_FREE(&f->ops);
     VEC_FREE(&f->contexts);

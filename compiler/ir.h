@@ -119,7 +119,8 @@ struct flow {
     struct span collective_at;
     uint32_t slices; /* the schedule's own `slices`, 0: none */
     VEC(struct flow_buffer) buffers;
-    VEC(struct codec) codecs;      /* distinct; [0] is none */
+    VEC(struct codec) codecs; /* distinct but in a repair; [0] is none */
+    VEC(struct codec) asked;  /* of a repair: what the schedule says in their place; else empty */
     VEC(struct flow_stage) stages; /* [0] is "" */
     VEC(struct flow_op) ops;
     VEC(struct flow_context) contexts;

@@ -66,20 +66,22 @@ static uint64_t common_multiple(uint64_t a, uint64_t b) {
     return a / x * b;
 }
 
-/* A multiple of what every codec in use asks for; 0: one of them cannot be cut, *whole. */
+/* A multiple of what every codec in use asks for; 0: one of them cannot be cut, *whole. A repair is
+ * cut as the plan that it repairs. */
 static uint64_t common_unit(const struct tasks *t, const struct codec **whole) {
     const struct flow *f = t->flow;
+    const struct codec *codecs = f->asked.count ? f->asked.data : f->codecs.data;
     VEC(uint8_t) used = {0};
     (void)VEC_ADD_N(&used, f->codecs.count);
     for (size_t i = 0; i < t->pieces.count; i++)
         used.data[t->pieces.data[i].codec] = 1;
     uint64_t unit = UNIT_BYTES / dtype_bytes(f->setup.dtype);
     for (size_t i = 0; i < f->codecs.count && unit; i++) {
-        uint64_t own = used.data[i] ? codec_slice_unit(&f->codecs.data[i], f->setup.dtype) : 1;
+        uint64_t own = used.data[i] ? codec_slice_unit(&codecs[i], f->setup.dtype) : 1;
         unit = own && own <= UINT32_MAX ? common_multiple(unit, own) : 0;
         unit = unit <= UINT32_MAX ? unit : 0; /* no chunk is as large */
         if (!unit)
-            *whole = &f->codecs.data[i];
+            *whole = &codecs[i];
     }
     VEC_FREE(&used);
     return unit;

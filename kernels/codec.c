@@ -2,13 +2,19 @@
  * codec.c: the rows of codecs.def as data, questions about a codec, sizes, and the chain that
  * runs its stages one after another.
  *
- * A chain looks like this; every stage but the last leaves values, kept in scratch:
+ * A chain is links, each of which leaves elements in scratch for the next, and a last stage that
+ * packs them. Stages that leave elements of the type they took and are last (delta, topk) are links
+ * too, and `none` packs what they leave:
  *
- *     encode   src --stage 0--> scratch --stage 1--> ... --last stage--> slot
+ *     encode   src --link--> scratch --link--> ... --last stage--> slot
  *     decode   slot --last stage--> scratch --...--> dst
  *
- * A stage that leaves data of this type as it is (none; a cast to the type itself) is skipped
- * unless it is the last one.
+ * A stage that leaves data as it is (none; a cast to the type itself) is no link. What a link puts
+ * beside its elements (topk: their places) lies at the end of the slot:
+ *
+ *     +---------------------------------------------------+--------+
+ *     | the slot of the last stage, cut to multiples of 16 | aside  |
+ *     +---------------------------------------------------+--------+
  */
 #include "kernels/bounded.h"
 
@@ -22,7 +28,7 @@
 #define CODEC_TAKES_ALL ((UINT32_C(1) << DTYPE_COUNT) - 1)
 
 const struct codec_info *codec_info(enum codec_kind kind) {
-    enum { VALUES = 1, BYTES = 0 };
+#define AFTER(leaves) (UINT32_C(1) << CODEC_LEAVES_##leaves)
 #define NO_PARAM \
     { .name = NULL }
 #define PARAM(name, kind, low, high, step, fallback, help) \
@@ -30,8 +36,9 @@ const struct codec_info *codec_info(enum codec_kind kind) {
     static const struct codec_info rows[CODEC_KIND_COUNT] = {
 #define CODEC(ID, name, types, size, lossless, stateful, leaves, follows, ops, error, help, count, \
               ...)                                                                                 \
-    [CODEC_##ID] = {name, types, CODEC_SIZE_##size, lossless, stateful, leaves, follows, error,    \
-                    help, count, {__VA_ARGS__}},
+    [CODEC_##ID] = {                                                                               \
+        name, types, CODEC_SIZE_##size, lossless, stateful, CODEC_LEAVES_##leaves, follows, error, \
+        help, count, {__VA_ARGS__}},
 #include "kernels/codecs.def"
     };
     return &rows[kind];
@@ -54,20 +61,54 @@ static enum dtype leaves(const struct codec_stage *s, enum dtype t) {
     return ops->leaves != NULL ? ops->leaves(s, t) : t;
 }
 
+static bool leaves_elements(const struct codec_stage *s) {
+    return codec_info(s->kind)->leaves != CODEC_LEAVES_BYTES;
+}
+
 /* The stage hands data of this type on untouched. */
 static bool does_nothing(const struct codec_stage *s, enum dtype t) {
-    return codec_info(s->kind)->leaves_values && leaves(s, t) == t;
+    return leaves_elements(s) && codec_ops_of(s->kind)->push == NULL && leaves(s, t) == t;
 }
 
-/* The type that reaches the last stage. */
-static enum dtype last_type(const struct codec *c, enum dtype t) {
-    for (int32_t i = 0; i + 1 < c->stage_count; i++)
-        t = leaves(&c->stages[i], t);
-    return t;
+static uint64_t elems_after(const struct codec_stage *s, uint64_t elems) {
+    const struct codec_ops *ops = codec_ops_of(s->kind);
+
+    return ops->leaves_elems != NULL ? ops->leaves_elems(s, elems) : elems;
 }
 
-static const struct codec_stage *last_stage(const struct codec *c) {
-    return &c->stages[c->stage_count - 1];
+/* How many stages are links of the chain, or would be if they did something. */
+static int32_t link_count(const struct codec *c) {
+    const struct codec_stage *s = &c->stages[c->stage_count - 1];
+
+    return leaves_elements(s) && codec_ops_of(s->kind)->push != NULL ? c->stage_count
+                                                                     : c->stage_count - 1;
+}
+
+/* The stage that packs, and what reaches it. */
+struct last {
+    const struct codec_stage *s;
+    const struct codec_ops *ops;
+    enum dtype t;
+    uint64_t elems;
+    uint64_t aside_bytes; /* of all links */
+};
+
+static struct last last_of(const struct codec *c, enum dtype t, uint64_t elems) {
+    static const struct codec_stage none = {.kind = CODEC_NONE};
+    int32_t links = link_count(c);
+    struct last l = {.s = links < c->stage_count ? &c->stages[links] : &none, .t = t};
+
+    l.ops = codec_ops_of(l.s->kind);
+    l.elems = elems;
+    for (int32_t i = 0; i < links; i++) {
+        const struct codec_stage *s = &c->stages[i];
+        const struct codec_ops *ops = codec_ops_of(s->kind);
+
+        l.aside_bytes += ops->aside_bytes != NULL ? ops->aside_bytes(s, l.elems) : 0;
+        l.t = leaves(s, l.t);
+        l.elems = elems_after(s, l.elems);
+    }
+    return l;
 }
 
 bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_bytes) {
@@ -79,7 +120,7 @@ bool codec_check(const struct codec *c, enum dtype t, char *err, size_t err_byte
                 snprintf(err, err_bytes, "'%s' does not take %s", info->name, dtype_name(t));
             return false;
         }
-        if (info->leaves_values)
+        if (leaves_elements(&c->stages[i]))
             t = leaves(&c->stages[i], t);
     }
     return true;
@@ -110,9 +151,14 @@ bool codec_is_bounded(const struct codec *c) {
 }
 
 bool codec_is_stateful(const struct codec *c) {
-    for (int32_t i = 0; i < c->stage_count; i++)
-        if (codec_info(c->stages[i].kind)->stateful)
+    for (int32_t i = 0; i < c->stage_count; i++) {
+        const struct codec_stage *s = &c->stages[i];
+        const struct codec_ops *ops = codec_ops_of(s->kind);
+
+        if (ops->state_bytes != NULL && (ops->state_bytes(s, DTYPE_F32, 1, CODEC_ENCODER) > 0 ||
+                                         ops->state_bytes(s, DTYPE_F32, 1, CODEC_DECODER) > 0))
             return true;
+    }
     return false;
 }
 
@@ -183,47 +229,83 @@ double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, 
 
 /* ---- sizes ---- */
 
+#define ASIDE_UNIT 16u
+
 /* A piece that a bounded codec leaves raw. */
-static bool goes_raw(const struct codec *c, uint64_t elems) {
-    return codec_ops_of(last_stage(c)->kind)->magic != 0 && bounded_goes_raw(elems);
+static bool goes_raw(const struct last *l) {
+    return l->ops->magic != 0 && bounded_goes_raw(l->elems);
 }
 
-uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    const struct codec_stage *s = last_stage(c);
-    const struct codec_ops *ops = codec_ops_of(s->kind);
-
-    t = last_type(c, t);
-    if (elems > CODEC_MAX_ELEMS)
-        return CODEC_SIZE_ERROR;
-    if (elems == 0 || goes_raw(c, elems))
-        return elems * dtype_bytes(t);
-    if (ops->magic != 0 && bounded_is_too_big(t, elems))
-        return CODEC_SIZE_ERROR;
-    return ops->worst_bytes(s, t, elems);
-}
-
-uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    const struct codec_stage *s = last_stage(c);
-    uint64_t worst = codec_worst_bytes(c, t, elems), share;
-
-    if (!codec_has_header(c, t, elems) || s->params[0] == CODEC_UNSET)
-        return worst;
-    /* raw is at most 2^36 and the budget 10^6: the product fits */
-    share = elems * dtype_bytes(last_type(c, t)) * (uint64_t)s->params[0];
-    return smaller(BOUNDED_HEADER_BYTES + round_up((share + 999999) / 1000000, 16), worst);
-}
-
-static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    if (codec_ops_of(last_stage(c)->kind)->magic == 0 || elems > CODEC_MAX_ELEMS ||
-        bounded_goes_raw(elems) || bounded_is_too_big(last_type(c, t), elems))
+static uint64_t header_bytes_of(const struct last *l) {
+    if (l->ops->magic == 0 || goes_raw(l) || bounded_is_too_big(l->t, l->elems))
         return 0;
     return BOUNDED_HEADER_BYTES;
 }
 
-uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    uint64_t header = header_bytes(c, t, elems);
+/* With what lies aside. */
+static uint64_t whole_bytes(const struct last *l, uint64_t own_bytes) {
+    return l->aside_bytes == 0 ? own_bytes : round_up(own_bytes, ASIDE_UNIT) + l->aside_bytes;
+}
 
-    return header != 0 ? header : codec_worst_bytes(c, t, elems);
+static uint64_t worst_bytes_of(const struct last *l) {
+    if (goes_raw(l))
+        return l->elems * dtype_bytes(l->t);
+    return l->ops->worst_bytes(l->s, l->t, l->elems);
+}
+
+/* What the last stage has of a slot, with aside bytes behind it. */
+static uint64_t own_bytes_of(const struct last *l, uint64_t slot_bytes) {
+    if (l->aside_bytes == 0)
+        return slot_bytes;
+    if (header_bytes_of(l) == 0)
+        return round_up(worst_bytes_of(l), ASIDE_UNIT);
+    return (slot_bytes - l->aside_bytes) / ASIDE_UNIT * ASIDE_UNIT;
+}
+
+uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    struct last l;
+
+    if (elems > CODEC_MAX_ELEMS)
+        return CODEC_SIZE_ERROR;
+    if (elems == 0)
+        return 0;
+    l = last_of(c, t, elems);
+    if (l.ops->magic != 0 && bounded_is_too_big(l.t, l.elems))
+        return CODEC_SIZE_ERROR;
+    return whole_bytes(&l, worst_bytes_of(&l));
+}
+
+uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    uint64_t worst = codec_worst_bytes(c, t, elems), share;
+    struct last l;
+
+    if (!codec_has_header(c, t, elems))
+        return worst;
+    l = last_of(c, t, elems);
+    if (l.s->params[0] == CODEC_UNSET)
+        return worst;
+    /* raw is at most 2^36 and the budget 10^6: the product fits */
+    share = l.elems * dtype_bytes(l.t) * (uint64_t)l.s->params[0];
+    share = BOUNDED_HEADER_BYTES + round_up((share + 999999) / 1000000, 16);
+    return smaller(whole_bytes(&l, share), worst);
+}
+
+static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    struct last l;
+
+    if (elems > CODEC_MAX_ELEMS || elems == 0)
+        return 0;
+    l = last_of(c, t, elems);
+    return header_bytes_of(&l);
+}
+
+uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
+    struct last l;
+
+    if (header_bytes(c, t, elems) == 0)
+        return codec_worst_bytes(c, t, elems);
+    l = last_of(c, t, elems);
+    return whole_bytes(&l, BOUNDED_HEADER_BYTES);
 }
 
 bool codec_has_header(const struct codec *c, enum dtype t, uint64_t elems) {
@@ -235,29 +317,143 @@ static uint64_t between_bytes(enum dtype t, uint64_t elems) {
     return (elems * dtype_bytes(t) + 63) / 64 * 64;
 }
 
+/* The stages of a piece that do something before the last one. */
+struct link {
+    const struct codec_stage *s;
+    const struct codec_ops *ops;
+    enum dtype t;
+    uint64_t elems;              /* that it takes */
+    uint64_t room_at;            /* in scratch, of what it leaves */
+    uint64_t state_at, aside_at; /* in the state of this end, and behind the last stage's slot */
+};
+
+struct links {
+    struct link at[CODEC_MAX_STAGES];
+    int32_t count;
+    uint64_t room_bytes, state_bytes; /* state: of the last stage is behind those of the links */
+};
+
+static uint64_t state_bytes_of(const struct codec_stage *s, enum dtype t, uint64_t elems,
+                               enum codec_side side) {
+    const struct codec_ops *ops = codec_ops_of(s->kind);
+
+    return ops->state_bytes != NULL ? round_up(ops->state_bytes(s, t, elems, side), 16) : 0;
+}
+
+static struct links links_of(const struct codec *c, enum dtype t, uint64_t elems,
+                             enum codec_side side) {
+    struct links all = {.count = 0};
+    uint64_t aside = 0;
+
+    for (int32_t i = 0; i < link_count(c); i++) {
+        const struct codec_stage *s = &c->stages[i];
+        struct link *l = &all.at[all.count];
+
+        if (does_nothing(s, t))
+            continue;
+        *l = (struct link){s,    codec_ops_of(s->kind), t, elems, all.room_bytes, all.state_bytes,
+                           aside};
+        all.state_bytes += state_bytes_of(s, t, elems, side);
+        aside += l->ops->aside_bytes != NULL ? l->ops->aside_bytes(s, elems) : 0;
+        t = leaves(s, t);
+        elems = elems_after(s, elems);
+        if (i + 1 < c->stage_count) /* else it works on the slot itself */
+            all.room_bytes += between_bytes(t, elems);
+        all.count++;
+    }
+    return all;
+}
+
 uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    uint64_t total = 0;
+    if (elems > CODEC_MAX_ELEMS)
+        return CODEC_SIZE_ERROR;
+    return links_of(c, t, elems, CODEC_ENCODER).room_bytes;
+}
+
+/* ---- state ---- */
+
+uint64_t codec_state_bytes(const struct codec *c, enum dtype t, uint64_t elems,
+                           enum codec_side side) {
+    struct last l;
 
     if (elems > CODEC_MAX_ELEMS)
         return CODEC_SIZE_ERROR;
-    for (int32_t i = 0; i + 1 < c->stage_count; i++) {
-        enum dtype next = leaves(&c->stages[i], t);
+    l = last_of(c, t, elems);
+    return links_of(c, t, elems, side).state_bytes + state_bytes_of(l.s, l.t, l.elems, side);
+}
 
-        if (next != t)
-            total += between_bytes(next, elems);
-        t = next;
+void codec_state_init(const struct codec *c, enum dtype t, uint64_t elems, enum codec_side side,
+                      uint64_t seed, void *state) {
+    struct links all = links_of(c, t, elems, side);
+    struct last l = last_of(c, t, elems);
+    uint8_t *at = state;
+
+    memset(at, 0, codec_state_bytes(c, t, elems, side));
+    for (int32_t i = 0; i < all.count; i++)
+        if (all.at[i].ops->state_init != NULL)
+            all.at[i].ops->state_init(all.at[i].s, side, seed, at + all.at[i].state_at);
+    if (l.ops->state_init != NULL && state_bytes_of(l.s, l.t, l.elems, side) > 0)
+        l.ops->state_init(l.s, side, seed, at + all.state_bytes);
+}
+
+/* The part of the state that is the link's; the zeros behind it are written here. */
+static struct stage_memory memory_of(const struct link *l, enum codec_side side,
+                                     const struct codec_state *state, uint8_t *behind) {
+    struct stage_memory m = {.first_elem = state->first_elem, .aside = behind + l->aside_at};
+    uint64_t padded = state_bytes_of(l->s, l->t, l->elems, side);
+
+    if (state->now != NULL)
+        m.now = (const uint8_t *)state->now + l->state_at;
+    if (state->next != NULL && padded > 0) {
+        uint64_t bytes = l->ops->state_bytes(l->s, l->t, l->elems, side);
+
+        m.next = (uint8_t *)state->next + l->state_at;
+        memset(m.next + bytes, 0, padded - bytes);
     }
-    return total;
+    return m;
 }
 
 /* ---- running ---- */
 
-enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src, uint64_t elems,
-                               void *slot, uint64_t slot_bytes, uint64_t *need_bytes,
-                               void *scratch) {
-    const struct codec_stage *last = last_stage(c);
-    uint8_t *room = scratch;
+static const struct codec_state just_begun = {.now = NULL};
+
+/* What the link takes becomes what it leaves. */
+static void push_link(const struct link *l, const void *src, void *to, uint8_t *behind,
+                      const struct codec_state *state) {
+    struct stage_memory m = memory_of(l, CODEC_ENCODER, state, behind);
     uint64_t unused;
+
+    if (l->ops->push != NULL)
+        l->ops->push(l->s, l->t, src, l->elems, to, &m);
+    else
+        l->ops->encode(l->s, l->t, src, l->elems, to,
+                       between_bytes(leaves(l->s, l->t), elems_after(l->s, l->elems)), &unused);
+}
+
+static enum codec_status encode_last(const struct last *l, const void *src, void *slot,
+                                     uint64_t slot_bytes, uint64_t *need_bytes, uint64_t state_at,
+                                     const struct codec_state *state) {
+    if (state_bytes_of(l->s, l->t, l->elems, CODEC_ENCODER) > 0) {
+        struct link own = {l->s, l->ops, l->t, l->elems, .state_at = state_at};
+        struct stage_memory m = memory_of(&own, CODEC_ENCODER, state, slot);
+
+        *need_bytes = worst_bytes_of(l);
+        l->ops->push(l->s, l->t, src, l->elems, slot, &m);
+        return CODEC_OK;
+    }
+    if (goes_raw(l))
+        return codec_none_ops.encode(l->s, l->t, src, l->elems, slot, slot_bytes, need_bytes);
+    return l->ops->encode(l->s, l->t, src, l->elems, slot, slot_bytes, need_bytes);
+}
+
+enum codec_status codec_encode_next(const struct codec *c, enum dtype t, const void *src,
+                                    uint64_t elems, void *slot, uint64_t slot_bytes,
+                                    uint64_t *need_bytes, void *scratch,
+                                    const struct codec_state *state) {
+    struct links all;
+    struct last l;
+    enum codec_status status;
+    uint64_t own_bytes, unused;
 
     if (need_bytes == NULL)
         need_bytes = &unused;
@@ -268,40 +464,66 @@ enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *
         *need_bytes = codec_least_bytes(c, t, elems);
         return CODEC_OVERFLOW;
     }
-    for (int32_t i = 0; i + 1 < c->stage_count; i++) {
-        const struct codec_stage *s = &c->stages[i];
-        enum dtype next = leaves(s, t);
+    all = links_of(c, t, elems, CODEC_ENCODER);
+    l = last_of(c, t, elems);
+    own_bytes = own_bytes_of(&l, slot_bytes);
+    for (int32_t i = 0; i < all.count; i++) {
+        bool ends = i + 1 == all.count && link_count(c) == c->stage_count;
+        void *to = ends ? slot : (uint8_t *)scratch + all.at[i].room_at;
 
-        if (next == t)
-            continue;
-        codec_ops_of(s->kind)->encode(s, t, src, elems, room, between_bytes(next, elems), &unused);
-        src = room;
-        room += between_bytes(next, elems);
-        t = next;
+        push_link(&all.at[i], src, to, (uint8_t *)slot + own_bytes, state);
+        src = to;
     }
-    if (goes_raw(c, elems))
-        return codec_none_ops.encode(last, t, src, elems, slot, slot_bytes, need_bytes);
-    return codec_ops_of(last->kind)->encode(last, t, src, elems, slot, slot_bytes, need_bytes);
+    if (src == slot) {
+        *need_bytes = codec_worst_bytes(c, t, elems);
+        memset((uint8_t *)slot + worst_bytes_of(&l), 0,
+               whole_bytes(&l, worst_bytes_of(&l)) - l.aside_bytes - worst_bytes_of(&l));
+        return CODEC_OK;
+    }
+    status = encode_last(&l, src, slot, own_bytes, need_bytes, all.state_bytes, state);
+    *need_bytes = whole_bytes(&l, *need_bytes);
+    return status;
+}
+
+enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *src, uint64_t elems,
+                               void *slot, uint64_t slot_bytes, uint64_t *need_bytes,
+                               void *scratch) {
+    return codec_encode_next(c, t, src, elems, slot, slot_bytes, need_bytes, scratch, &just_begun);
 }
 
 bool codec_mark_overflow(const struct codec *c, enum dtype t, uint64_t elems, void *slot,
                          uint64_t slot_bytes, uint64_t need_bytes) {
-    uint64_t header = header_bytes(c, t, elems);
+    struct last l;
 
-    if (header == 0 || slot_bytes < header)
+    if (header_bytes(c, t, elems) == 0 || slot_bytes < codec_least_bytes(c, t, elems))
         return false;
-    bounded_write_header(codec_ops_of(last_stage(c)->kind)->magic, last_type(c, t), elems, slot,
-                         true, need_bytes);
+    l = last_of(c, t, elems);
+    bounded_write_header(l.ops->magic, l.t, l.elems, slot, true,
+                         need_bytes > l.aside_bytes ? need_bytes - l.aside_bytes : 0);
     return true;
 }
 
-enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *slot,
-                               uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
-                               const char **reason) {
-    const struct codec_stage *stages[CODEC_MAX_STAGES];
-    enum dtype types[CODEC_MAX_STAGES];
-    int32_t count = 0;
-    uint8_t *room = scratch;
+static enum codec_status pull_link(const struct link *l, const void *from, void *dst,
+                                   uint8_t *behind, const char **reason,
+                                   const struct codec_state *state) {
+    struct stage_memory m = memory_of(l, CODEC_DECODER, state, behind);
+
+    if (l->ops->pull == NULL)
+        return l->ops->decode(l->s, l->t, from,
+                              elems_after(l->s, l->elems) * dtype_bytes(leaves(l->s, l->t)),
+                              l->elems, dst, reason);
+    *reason = l->ops->pull(l->s, l->t, from, l->elems, dst, &m);
+    return *reason == NULL ? CODEC_OK : CODEC_MALFORMED;
+}
+
+enum codec_status codec_decode_next(const struct codec *c, enum dtype t, const void *slot,
+                                    uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
+                                    const char **reason, const struct codec_state *state) {
+    struct links all;
+    struct last l;
+    enum codec_status status = CODEC_OK;
+    const void *from = slot;
+    uint8_t *behind;
     const char *unused;
 
     if (reason == NULL)
@@ -313,40 +535,45 @@ enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *
         *reason = CODEC_SHORT_SLOT;
         return CODEC_MALFORMED;
     }
-    for (int32_t i = 0; i < c->stage_count; i++) {
-        if (i + 1 < c->stage_count && does_nothing(&c->stages[i], t))
-            continue;
-        stages[count] = &c->stages[i];
-        types[count++] = t;
-        t = leaves(&c->stages[i], t);
-    }
-    for (int32_t i = count - 1; i >= 0; i--) {
-        void *to = i == 0 ? dst : room;
-        const struct codec_ops *ops =
-            i == count - 1 && goes_raw(c, elems) ? &codec_none_ops : codec_ops_of(stages[i]->kind);
-        enum codec_status status =
-            ops->decode(stages[i], types[i], slot, slot_bytes, elems, to, reason);
+    all = links_of(c, t, elems, CODEC_DECODER);
+    l = last_of(c, t, elems);
+    behind = (uint8_t *)(uintptr_t)slot + own_bytes_of(&l, slot_bytes);
+    if (link_count(c) < c->stage_count) {
+        const struct codec_ops *ops = goes_raw(&l) ? &codec_none_ops : l.ops;
+        void *to = all.count == 0 ? dst : (uint8_t *)scratch + all.at[all.count - 1].room_at;
 
-        if (status != CODEC_OK)
-            return status;
-        slot = to;
-        slot_bytes = elems * dtype_bytes(types[i]);
-        if (i > 0)
-            room += between_bytes(types[i], elems);
+        status = ops->decode(l.s, l.t, slot, own_bytes_of(&l, slot_bytes), l.elems, to, reason);
+        from = to;
     }
-    return CODEC_OK;
+    for (int32_t i = all.count - 1; i >= 0 && status == CODEC_OK; i--) {
+        void *to = i == 0 ? dst : (uint8_t *)scratch + all.at[i - 1].room_at;
+
+        status = pull_link(&all.at[i], from, to, behind, reason, state);
+        from = to;
+    }
+    return status;
+}
+
+enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *slot,
+                               uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
+                               const char **reason) {
+    return codec_decode_next(c, t, slot, slot_bytes, elems, dst, scratch, reason, &just_begun);
 }
 
 bool codec_encoded_bytes(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
                          uint64_t slot_bytes, uint64_t *bytes, bool *overflowed) {
-    uint64_t header = header_bytes(c, t, elems);
+    struct last l;
 
     *overflowed = false;
     *bytes = codec_worst_bytes(c, t, elems);
-    if (header == 0)
+    if (header_bytes(c, t, elems) == 0)
         return slot_bytes >= *bytes;
-    if (slot_bytes < header)
+    if (slot_bytes < BOUNDED_HEADER_BYTES)
         return false;
-    return bounded_read_header(codec_ops_of(last_stage(c)->kind)->magic, last_type(c, t), elems,
-                               slot, bytes, overflowed) == NULL;
+    l = last_of(c, t, elems);
+    if (bounded_read_header(l.ops->magic, l.t, l.elems, slot, bytes, overflowed) != NULL)
+        return false;
+    if (*bytes != 0)
+        *bytes = whole_bytes(&l, *bytes);
+    return true;
 }

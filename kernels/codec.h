@@ -7,9 +7,10 @@
  * known before the data is (codec_slot_bytes, or less where a budget was learned), and all of it
  * travels. FORMAT.md says what the bytes in a slot mean.
  *
- * Nothing here allocates, keeps state or touches a global: every function may be called from any
- * thread. src, dst, slot and scratch may have any alignment unless said otherwise, and must not
- * overlap one another. Elements and wire integers are little-endian, as is the host.
+ * Nothing here allocates or touches a global, and what a codec remembers is the caller's memory:
+ * every function may be called from any thread. src, dst, slot and scratch may have any alignment
+ * unless said otherwise, and must not overlap one another. Elements and wire integers are
+ * little-endian, as is the host.
  *
  *     struct codec c;
  *     struct codec_arg b = {.number = 0.72};
@@ -42,7 +43,7 @@ enum codec_size_class {
 #define CODEC_REQUIRED (-2)
 
 #define CODEC_MAX_STAGES 4
-#define CODEC_MAX_PARAMS 2
+#define CODEC_MAX_PARAMS 3
 /* A text longer than any that codec_format writes. */
 #define CODEC_TEXT_BYTES 128
 /* What the size functions return when the size does not exist: more elements than the format
@@ -52,9 +53,8 @@ enum codec_size_class {
 
 struct codec_stage {
     enum codec_kind kind;
-    /* In the order of codecs.def: an integer, millionths of a fraction, or an enum
-     * wire_type.
-     * Unused ones are 0. */
+    /* In the order of codecs.def: an integer, millionths of a fraction, an enum wire_type, or an
+     * enum codec_rounding. Unused ones are 0. */
     int64_t params[CODEC_MAX_PARAMS];
 };
 
@@ -111,6 +111,7 @@ bool codec_is_none(const struct codec *c);
 bool codec_is_lossless(const struct codec *c, enum dtype t);
 /* The encoding may not fit its slot: some stage is of size class bounded. */
 bool codec_is_bounded(const struct codec *c);
+/* Encodings depend on earlier calls or on a seed. */
 bool codec_is_stateful(const struct codec *c);
 /* The same values by way of fixed sizes only: bounded stages are left out (none if nothing is
  * left). What the repair of an overflowed run uses. */
@@ -131,21 +132,31 @@ double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, 
 enum codec_param_kind {
     CODEC_PARAM_INT,
     CODEC_PARAM_FRACTION, /* low, high, step, fallback in millionths */
-    CODEC_PARAM_TYPE
+    CODEC_PARAM_TYPE,
+    CODEC_PARAM_ROUNDING /* "nearest" or "stochastic" */
 };
+enum codec_rounding { CODEC_ROUND_NEAREST, CODEC_ROUND_STOCHASTIC };
 struct codec_param_info {
     const char *name;
     enum codec_param_kind kind;
     int64_t low, high, step, fallback;
     const char *help;
 };
+/* What a stage leaves to the next. */
+enum codec_leaves {
+    CODEC_LEAVES_BYTES,   /* nothing that a stage could take */
+    CODEC_LEAVES_NUMBERS, /* elements that are numbers */
+    CODEC_LEAVES_BITS,    /* elements as strings of bits, which do not mean numbers */
+    CODEC_LEAVES_PICKS    /* fewer elements, at places of their own */
+};
 struct codec_info {
     const char *name;
     uint32_t types; /* bit 1 << t: the stage takes type t */
     enum codec_size_class size_class;
-    bool lossless, stateful;
-    bool leaves_values; /* another stage may follow */
-    bool follows;       /* may follow another stage */
+    bool lossless;
+    bool stateful; /* may be, see codec_is_stateful */
+    enum codec_leaves leaves;
+    uint32_t follows; /* bit 1 << enum codec_leaves: may follow a stage that leaves this */
     const char *error, *help;
     size_t param_count;
     struct codec_param_info params[CODEC_MAX_PARAMS];
@@ -168,6 +179,28 @@ uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems);
 bool codec_has_header(const struct codec *c, enum dtype t, uint64_t elems);
 /* Scratch that encode and decode of such a piece need, 0 for most; 64-byte alignment helps. */
 uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems);
+
+/* ---- what codecs remember (codec.c) ----
+ *
+ * Some remember something of a piece from one call to the next, at the end that encodes, at the end
+ * that decodes, or both: the data before (delta), what was not sent (topk), how often was rounded
+ * (stochastic quant). A call reads all of that as it is now and writes all of it as it is next.
+ * Whoever keeps it makes `next` the state when the call counts, and forgets it when it does not.
+ */
+enum codec_side { CODEC_ENCODER, CODEC_DECODER };
+
+struct codec_state {
+    const void *now;     /* NULL: what codec_state_init makes of seed 0 */
+    void *next;          /* not now; NULL: not wanted */
+    uint64_t first_elem; /* of the piece, from the start of its chunk */
+};
+
+/* 0 for codecs that remember nothing at this end. */
+uint64_t codec_state_bytes(const struct codec *c, enum dtype t, uint64_t elems,
+                           enum codec_side side);
+/* The state before the first call. Slices of a chunk get the same seed. */
+void codec_state_init(const struct codec *c, enum dtype t, uint64_t elems, enum codec_side side,
+                      uint64_t seed, void *state);
 
 /* ---- running codecs (codec.c, and one file a codec) ---- */
 
@@ -197,6 +230,16 @@ bool codec_mark_overflow(const struct codec *c, enum dtype t, uint64_t elems, vo
 enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *slot,
                                uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
                                const char **reason);
+
+/* The same for codecs with state, which the two above take as just begun. After a failure the next
+ * state means nothing. */
+enum codec_status codec_encode_next(const struct codec *c, enum dtype t, const void *src,
+                                    uint64_t elems, void *slot, uint64_t slot_bytes,
+                                    uint64_t *need_bytes, void *scratch,
+                                    const struct codec_state *state);
+enum codec_status codec_decode_next(const struct codec *c, enum dtype t, const void *slot,
+                                    uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
+                                    const char **reason, const struct codec_state *state);
 
 /* Bytes the encoding in this slot takes or, marked, would have taken: from its header, or the
  * exact size of a piece without one. False when the slot is too short or not an encoding. */

@@ -14,6 +14,7 @@
 
 struct buffers {
     void *slot, *scratch, *back;
+    void *now[2], *next[2]; /* by enum codec_side */
     double *encode_s, *decode_s, *copy_s;
 };
 
@@ -41,15 +42,18 @@ static double median_gbps(double *seconds, int runs, uint64_t bytes) {
 static bool measure(const struct codec *c, enum dtype t, const void *src, uint64_t elems, int runs,
                     struct codec_bench *out, struct buffers *b, char *err, size_t err_bytes) {
     uint64_t slot_bytes = codec_worst_bytes(c, t, elems);
+    struct codec_state from = {b->now[CODEC_ENCODER], b->next[CODEC_ENCODER], 0};
+    struct codec_state to = {b->now[CODEC_DECODER], b->next[CODEC_DECODER], 0};
 
     for (int run = -1; run < runs; run++) {
         double start = now_s(), encoded, decoded, copied;
         const char *reason;
 
-        codec_encode(c, t, src, elems, b->slot, slot_bytes, &out->encoded_bytes, b->scratch);
+        codec_encode_next(c, t, src, elems, b->slot, slot_bytes, &out->encoded_bytes, b->scratch,
+                          &from);
         encoded = now_s();
-        if (codec_decode(c, t, b->slot, slot_bytes, elems, b->back, b->scratch, &reason) !=
-            CODEC_OK) {
+        if (codec_decode_next(c, t, b->slot, slot_bytes, elems, b->back, b->scratch, &reason,
+                              &to) != CODEC_OK) {
             snprintf(err, err_bytes, "internal error: the decoder refuses the encoding: %s",
                      reason);
             return false;
@@ -69,6 +73,22 @@ static bool measure(const struct codec *c, enum dtype t, const void *src, uint64
     out->copy_gbps = median_gbps(b->copy_s, runs, out->raw_bytes);
     out->ratio = (double)out->encoded_bytes / (double)out->raw_bytes;
     out->overflowed = out->encoded_bytes > out->slot_bytes;
+    return true;
+}
+
+/* Both ends' state before a first call; false: no memory. */
+static bool make_state(const struct codec *c, enum dtype t, uint64_t elems, struct buffers *b,
+                       struct codec_bench *out) {
+    for (int side = CODEC_ENCODER; side <= CODEC_DECODER; side++) {
+        uint64_t bytes = codec_state_bytes(c, t, elems, (enum codec_side)side);
+
+        b->now[side] = malloc(bytes + 1);
+        b->next[side] = malloc(bytes + 1);
+        if (b->now[side] == NULL || b->next[side] == NULL)
+            return false;
+        out->state_bytes[side] = bytes;
+        codec_state_init(c, t, elems, (enum codec_side)side, 0, b->now[side]);
+    }
     return true;
 }
 
@@ -94,11 +114,15 @@ bool codec_bench_run(const struct codec *c, enum dtype t, const void *src, uint6
     b.decode_s = calloc((size_t)runs, sizeof(double));
     b.copy_s = calloc((size_t)runs, sizeof(double));
     if (b.slot == NULL || b.scratch == NULL || b.back == NULL || b.encode_s == NULL ||
-        b.decode_s == NULL || b.copy_s == NULL)
+        b.decode_s == NULL || b.copy_s == NULL || !make_state(c, t, elems, &b, out))
         snprintf(err, err_bytes, "not enough memory for %llu bytes",
                  (unsigned long long)(worst + out->raw_bytes));
     else
         ok = measure(c, t, src, elems, runs, out, &b, err, err_bytes);
+    for (int side = CODEC_ENCODER; side <= CODEC_DECODER; side++) {
+        free(b.next[side]);
+        free(b.now[side]);
+    }
     free(b.copy_s);
     free(b.decode_s);
     free(b.encode_s);

@@ -8,10 +8,11 @@
 #include "kernels/codec.h"
 
 struct codec_bench {
-    uint64_t raw_bytes;     /* elems elements */
-    uint64_t slot_bytes;    /* the default slot, what a schedule without a learned budget sends */
-    uint64_t encoded_bytes; /* what the data needed */
-    double ratio;           /* encoded_bytes / raw_bytes */
+    uint64_t raw_bytes;      /* elems elements */
+    uint64_t slot_bytes;     /* the default slot, what a schedule without a learned budget sends */
+    uint64_t encoded_bytes;  /* what the data needed */
+    uint64_t state_bytes[2]; /* what each end remembers, by enum codec_side */
+    double ratio;            /* encoded_bytes / raw_bytes */
     /* Medians over the runs, in 10^9 bytes of raw data a second of processor time. */
     double encode_gbps, decode_gbps;
     double copy_gbps; /* memcpy of the raw bytes in the same run: bytes copied a second */
@@ -19,9 +20,9 @@ struct codec_bench {
     bool overflowed;  /* the data did not fit the default slot; a worst-case slot was used */
 };
 
-/* Encodes and decodes elems > 0 elements `runs` times (at least 1) each. False, with a message,
- * when the codec does not take the type, memory is short or a decoder refuses what its encoder
- * made. */
+/* Encodes and decodes elems > 0 elements `runs` times (at least 1) each. A codec with state always
+ * does its first call, and writes the state of the next. False, with a message, when the codec does
+ * not take the type, memory is short or a decoder refuses what its encoder made. */
 bool codec_bench_run(const struct codec *c, enum dtype t, const void *src, uint64_t elems, int runs,
                      struct codec_bench *out, char *err, size_t err_bytes);
 

@@ -13,6 +13,14 @@
 /* How a piece without a header is described when its slot is too short. */
 #define CODEC_SHORT_SLOT "the slot is shorter than the encoding"
 
+/* What a stage with state works with beside its elements. */
+struct stage_memory {
+    const uint8_t *now; /* NULL: all zero, seeds too */
+    uint8_t *next;      /* NULL: not wanted */
+    uint64_t first_elem;
+    uint8_t *aside; /* aside_bytes of the slot; when decoding, only to be read */
+};
+
 struct codec_ops {
     /* Why these parameters are refused, or NULL. (NULL function: never) */
     const char *(*refuse)(const struct codec_stage *s);
@@ -21,6 +29,8 @@ struct codec_ops {
     enum dtype (*leaves)(const struct codec_stage *s, enum dtype t);
     /* Elements a piece must start at a multiple of; 0: whole chunks only. (NULL: 1) */
     uint64_t (*slice_unit)(const struct codec_stage *s, enum dtype t);
+    /* Why it takes no numbers, or no picks, of a stage before; for messages. */
+    const char *no_numbers, *no_picks;
     double (*error_bound)(const struct codec_stage *s, enum dtype t, double abs_value,
                           double block_max);
 
@@ -28,6 +38,8 @@ struct codec_ops {
      * (bounded.h). codec.c keeps pieces that go raw from them. Fixed ones: 0. */
     uint32_t magic;
 
+    /* Of a stage that packs (fixed: exact). Stages that leave elements of the type they took have
+     * push and pull instead, the last one is then followed by `none`. */
     uint64_t (*worst_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems);
 
     enum codec_status (*encode)(const struct codec_stage *s, enum dtype t, const void *src,
@@ -36,6 +48,25 @@ struct codec_ops {
     enum codec_status (*decode)(const struct codec_stage *s, enum dtype t, const void *slot,
                                 uint64_t slot_bytes, uint64_t elems, void *dst,
                                 const char **reason);
+
+    /* Stages that leave fewer elements: how many, and bytes that go to the slot beside them, a
+     * multiple of 16. (NULL: all, 0) */
+    uint64_t (*leaves_elems)(const struct codec_stage *s, uint64_t elems);
+    uint64_t (*aside_bytes)(const struct codec_stage *s, uint64_t elems);
+
+    /* What the stage remembers of a piece at an end; with it all, push and pull. (NULL: nothing) */
+    uint64_t (*state_bytes)(const struct codec_stage *s, enum dtype t, uint64_t elems,
+                            enum codec_side side);
+    /* The state is zeroed. (NULL: no more is needed) */
+    void (*state_init)(const struct codec_stage *s, enum codec_side side, uint64_t seed,
+                       uint8_t *state);
+    /* In place of encode and decode, with the state of that end; `to` and `from` are what the next
+     * stage takes, or the slot of a stage that packs. Why it is no encoding, or NULL. (pull NULL:
+     * decode) */
+    void (*push)(const struct codec_stage *s, enum dtype t, const void *src, uint64_t elems,
+                 void *to, const struct stage_memory *m);
+    const char *(*pull)(const struct codec_stage *s, enum dtype t, const void *from, uint64_t elems,
+                        void *dst, const struct stage_memory *m);
 };
 
 #define CODEC(ID, name, types, size_class, lossless, stateful, leaves, follows, ops, ...) \

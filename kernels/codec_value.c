@@ -106,6 +106,8 @@ static void format_fraction(int64_t millionths, char *buf, size_t buf_bytes) {
         snprintf(buf, buf_bytes, "%d.%.*s", (int)(millionths / MILLION), len, digits);
 }
 
+static const char *const rounding_names[] = {"nearest", "stochastic"};
+
 static void format_param(enum codec_param_kind kind, int64_t value, char *buf, size_t buf_bytes) {
     switch (kind) {
     case CODEC_PARAM_INT:
@@ -116,6 +118,9 @@ static void format_param(enum codec_param_kind kind, int64_t value, char *buf, s
         return;
     case CODEC_PARAM_TYPE:
         snprintf(buf, buf_bytes, "%s", wire_type_name((enum wire_type)value));
+        return;
+    case CODEC_PARAM_ROUNDING:
+        snprintf(buf, buf_bytes, "%s", rounding_names[value]);
         return;
     }
 }
@@ -170,6 +175,15 @@ static bool read_param(const char *codec, const struct codec_param_info *p,
                         p->help, arg->name);
         *out = (int64_t)w;
         return true;
+    case CODEC_PARAM_ROUNDING:
+        if (arg->name == NULL)
+            return fail(err, err_bytes, "the %s of '%s' is a name (%s), not a number", p->name,
+                        codec, p->help);
+        for (*out = 0; *out < 2; ++*out)
+            if (strcmp(rounding_names[*out], arg->name) == 0)
+                return true;
+        return fail(err, err_bytes, "the %s of '%s' must be %s, not '%s'", p->name, codec, p->help,
+                    arg->name);
     }
     return false;
 }
@@ -218,11 +232,34 @@ bool codec_make(const char *name, const struct codec_arg *args, size_t arg_count
     return true;
 }
 
+/* Why a stage cannot take what the one before leaves; the message in full. */
+static bool refuse_order(const struct codec_stage *last, const struct codec_stage *next, char *err,
+                         size_t err_bytes) {
+    const char *before = codec_info(last->kind)->name, *name = codec_info(next->kind)->name;
+    const struct codec_ops *ops = codec_ops_of(next->kind);
+
+    switch (codec_info(last->kind)->leaves) {
+    case CODEC_LEAVES_BYTES:
+        return fail(err, err_bytes,
+                    "'%s' cannot follow '%s', which leaves packed bytes and no values", name,
+                    before);
+    case CODEC_LEAVES_NUMBERS:
+        return fail(err, err_bytes, "'%s' cannot follow '%s': %s", name, before, ops->no_numbers);
+    case CODEC_LEAVES_BITS:
+        return fail(err, err_bytes,
+                    "'%s' cannot follow '%s', which leaves differences of bits and no numbers",
+                    name, before);
+    case CODEC_LEAVES_PICKS:
+        return fail(err, err_bytes, "'%s' cannot follow '%s', which leaves the largest values: %s",
+                    name, before, ops->no_picks);
+    }
+    return false;
+}
+
 bool codec_compose(const struct codec *a, const struct codec *b, struct codec *out, char *err,
                    size_t err_bytes) {
-    const struct codec_info *last = codec_info(a->stages[a->stage_count - 1].kind);
-    const struct codec_info *next = codec_info(b->stages[0].kind);
-    const struct codec_ops *ops = codec_ops_of(a->stages[a->stage_count - 1].kind);
+    const struct codec_stage *last = &a->stages[a->stage_count - 1], *next = &b->stages[0];
+    const struct codec_ops *ops = codec_ops_of(last->kind);
     struct codec c = *a;
     char text[CODEC_TEXT_BYTES];
 
@@ -234,17 +271,13 @@ bool codec_compose(const struct codec *a, const struct codec *b, struct codec *o
         *out = *b;
         return true;
     }
-    if (!last->leaves_values)
-        return fail(err, err_bytes,
-                    "'%s' cannot follow '%s', which leaves packed bytes and no values", next->name,
-                    last->name);
-    if (ops->leaves != NULL &&
-        ops->leaves(&a->stages[a->stage_count - 1], DTYPE_F32) == DTYPE_COUNT)
+    if (codec_info(last->kind)->leaves == CODEC_LEAVES_BYTES)
+        return refuse_order(last, next, err, err_bytes);
+    if (ops->leaves != NULL && ops->leaves(last, DTYPE_F32) == DTYPE_COUNT)
         return fail(err, err_bytes, "'%s' cannot follow '%s': no other codec takes its values",
-                    next->name, codec_format(a, text, sizeof text));
-    if (!next->follows)
-        return fail(err, err_bytes, "'%s' cannot follow '%s': it rounds values itself, use one",
-                    next->name, last->name);
+                    codec_info(next->kind)->name, codec_format(a, text, sizeof text));
+    if ((codec_info(next->kind)->follows >> codec_info(last->kind)->leaves & 1) == 0)
+        return refuse_order(last, next, err, err_bytes);
     if (a->stage_count + b->stage_count > CODEC_MAX_STAGES)
         return fail(err, err_bytes, "a codec has at most %d stages", CODEC_MAX_STAGES);
     for (int32_t i = 0; i < b->stage_count; i++)

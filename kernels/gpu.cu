@@ -150,7 +150,7 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
     bool packed = false;
 
     wire.form = GPU_FORM_RAW;
-    if (elems > MAX_ELEMS) {
+    if (elems > MAX_ELEMS || codec_is_stateful(c)) {
         wire.form = GPU_FORM_NONE;
         return wire;
     }

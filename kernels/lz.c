@@ -337,6 +337,7 @@ const struct codec_ops codec_lz_ops = {
     .magic = BOUNDED_MAGIC('Z', 1),
     .slice_unit = lz_slice_unit,
     .error_bound = lz_error_bound,
+    .no_picks = "they do not repeat",
     .worst_bytes = lz_worst_bytes,
     .encode = lz_encode,
     .decode = lz_decode,

@@ -9,6 +9,10 @@
  *     q       = v * inverse, one f32 product, to the nearest integer, ties to even
  *     decoded = q * scale, one f32 product, rounded to the type to nearest even
  *
+ * Rounded stochastically, q is the integer below or above the product, each as often as it is near,
+ * so that errors of many calls or ranks add up to nothing: a random number from between 0 and 1 is
+ * added before the fraction is cut off. It is drawn by seed, call and place in the chunk.
+ *
  * Two kinds of blocks are special. Below M = 2^-100 the inverse would leave the range: scale and
  * every q are 0. A block that holds an infinity or a NaN has no honest value at all: its scale is
  * the canonical NaN and every q is 0, so that all of it decodes to NaN and the loss is seen.
@@ -36,6 +40,7 @@
  */
 #include "kernels/codec_ops.h"
 #include "kernels/half.h"
+#include "kernels/philox.h"
 
 #include <math.h>
 
@@ -49,6 +54,15 @@
 #define ROWS        4u
 #define ROW_ELEMS   8u
 #define SPAN_BLOCKS 32u
+
+/* What is remembered of a piece that is rounded stochastically. */
+struct seed_state {
+    uint64_t seed, calls;
+};
+
+static bool is_stochastic(const struct codec_stage *s) {
+    return s->params[2] == CODEC_ROUND_STOCHASTIC;
+}
 
 static uint64_t block_elems(const struct codec_stage *s) {
     return (uint64_t)s->params[1];
@@ -82,14 +96,15 @@ static uint64_t quant_bytes(const struct codec_stage *s, enum dtype t, uint64_t 
  * of 2^-24 and the cut scale's 2^-23, less what cancels), the integer by half. The product q *
  * scale and the rounding to the type add an ulp's half of each. abs_value is itself a bound when it
  * is under half a step, or the block under 2^-100; the true block may have a smaller step than the
- * given one, hence the hundredth on top.
+ * given one, hence the hundredth on top. Stochastic: one for the half.
  */
 static double quant_error_bound(const struct codec_stage *s, enum dtype t, double abs_value,
                                 double block_max) {
     double q_max = (double)((1 << (s->params[0] - 1)) - 1);
     double step = block_max / q_max;
     double decoded = fmin(block_max, abs_value + step);
-    double error = step * (0.5 + q_max * 0x1p-22) + decoded * 0x1p-24 + 0x1p-150;
+    double error =
+        step * ((is_stochastic(s) ? 1 : 0.5) + q_max * 0x1p-22) + decoded * 0x1p-24 + 0x1p-150;
 
     if (t == DTYPE_BF16)
         error += decoded * 0x1p-8 + 0x1p-134;
@@ -99,7 +114,7 @@ static double quant_error_bound(const struct codec_stage *s, enum dtype t, doubl
         return (double)INFINITY;
     if (block_max < (double)M_LEAST)
         return abs_value;
-    if (abs_value < 0.49 * step)
+    if (abs_value < 0.49 * step && !is_stochastic(s))
         return abs_value * 1.01;
     return fmax(error, fmin(abs_value, (double)M_LEAST));
 }
@@ -141,9 +156,47 @@ VECTOR_BODY int32_t nearest(float x) {
     return (int32_t)(f32_bits(x + 12582912.0f) - f32_bits(12582912.0f));
 }
 
+/* A piece at work. */
+struct quant_piece {
+    uint64_t elems;
+    uint32_t block, bits;
+    any_f32 *scales;
+    uint8_t *q;
+    const struct seed_state *stochastic; /* NULL: to nearest */
+    uint64_t first_elem;
+};
+
+/* From between 0 and 1, for elements from `first` on, a multiple of 8 as count mostly is: one
+ * drawing makes eight of 16 bits. */
+VECTOR_BODY void draw(const struct seed_state *state, uint64_t first, uint32_t count,
+                      float *restrict randoms) {
+    uint32_t key[2] = {(uint32_t)state->seed, (uint32_t)(state->seed >> 32)};
+
+    for (uint32_t i = 0; i < count; i += 8) {
+        uint64_t index = (first + i) / 8;
+        uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)state->calls,
+                               (uint32_t)(state->calls >> 32)};
+        uint32_t words[4];
+
+        philox(counter, key, words);
+        for (uint32_t j = 0; j < 8; j++)
+            randoms[i + j] = (float)(2 * (words[j / 2] >> 16 * (j % 2) & 0xffff) + 1) * 0x1p-17f;
+    }
+}
+
+/* The largest integer not above x + random, within q_max of 0. */
+VECTOR_BODY int32_t stochastic(float x, float random, float q_max) {
+    float y = x + random;
+    int32_t cut = (int32_t)y, most = (int32_t)q_max;
+
+    cut -= (float)cut > y;
+    cut = cut > most ? most : cut;
+    return cut < -most ? -most : cut;
+}
+
 VECTOR_BODY float encode_block(enum dtype t, const void *src, uint64_t at, uint32_t count,
-                               float q_max, int8_t *restrict q) {
-    float values[BLOCK_MAX];
+                               const struct quant_piece *p, float q_max, int8_t *restrict q) {
+    float values[BLOCK_MAX], randoms[BLOCK_MAX];
     uint32_t largest = load_block(t, src, at, count, values);
     float m = f32_from_bits(largest);
     float inverse;
@@ -153,8 +206,14 @@ VECTOR_BODY float encode_block(enum dtype t, const void *src, uint64_t at, uint3
         return largest >= F32_INF ? f32_from_bits(F32_NAN) : 0.0f;
     }
     inverse = q_max / m;
-    for (uint32_t i = 0; i < count; i++)
-        q[i] = (int8_t)nearest(values[i] * inverse);
+    if (p->stochastic != NULL) {
+        draw(p->stochastic, p->first_elem + at, count, randoms);
+        for (uint32_t i = 0; i < count; i++)
+            q[i] = (int8_t)stochastic(values[i] * inverse, randoms[i], q_max);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            q[i] = (int8_t)nearest(values[i] * inverse);
+    }
     return cut_quotient(m, q_max);
 }
 
@@ -239,23 +298,16 @@ VECTOR_BODY uint32_t split_sixes(const uint8_t *restrict in, uint32_t count, int
 
 /* ---- a piece ---- */
 
-struct quant_piece {
-    uint64_t elems;
-    uint32_t block, bits;
-    any_f32 *scales;
-    uint8_t *q;
-};
-
 VECTOR_BODY void encode_loop(enum dtype t, const void *src, const struct quant_piece *p) {
     for (uint64_t at = 0, b = 0; at < p->elems; at += p->block, b++) {
         uint32_t count = p->elems - at < p->block ? (uint32_t)(p->elems - at) : p->block;
         int8_t q[BLOCK_MAX];
 
         if (p->bits == 4) {
-            p->scales[b] = encode_block(t, src, at, count, 7, q);
+            p->scales[b] = encode_block(t, src, at, count, p, 7, q);
             join_nibbles(q, count, p->q + at / 2);
         } else {
-            p->scales[b] = encode_block(t, src, at, count, 127, (int8_t *)p->q + at);
+            p->scales[b] = encode_block(t, src, at, count, p, 127, (int8_t *)p->q + at);
         }
     }
 }
@@ -284,8 +336,8 @@ VECTOR_BODY void encode_sixes(enum dtype t, const void *src, const struct quant_
         uint32_t here = p->elems - at < span ? (uint32_t)(p->elems - at) : span;
 
         for (uint32_t i = 0; i < here; i += p->block, b++)
-            p->scales[b] =
-                encode_block(t, src, at + i, here - i < p->block ? here - i : p->block, 31, q + i);
+            p->scales[b] = encode_block(t, src, at + i, here - i < p->block ? here - i : p->block,
+                                        p, 31, q + i);
         for (uint32_t i = 0; i < here; i += GROUP_ELEMS)
             out += join_sixes(q + i, here - i < GROUP_ELEMS ? here - i : GROUP_ELEMS, out);
     }
@@ -365,20 +417,57 @@ static struct quant_piece piece_at(const struct codec_stage *s, uint64_t elems, 
     };
 }
 
+static void encode_piece(const struct codec_stage *s, enum dtype t, const void *src,
+                         const struct quant_piece *p) {
+    uint64_t used = (p->elems + block_elems(s) - 1) / block_elems(s) * 4;
+
+    memset((uint8_t *)p->scales + used, 0, scale_bytes(s, p->elems) - used);
+    if (cpu_has_avx2())
+        encode_avx2(t, src, p);
+    else
+        encode_plain(t, src, p);
+}
+
 static enum codec_status quant_encode(const struct codec_stage *s, enum dtype t, const void *src,
                                       uint64_t elems, void *slot, uint64_t slot_bytes,
                                       uint64_t *need_bytes) {
     struct quant_piece p = piece_at(s, elems, slot);
-    uint64_t used = (elems + block_elems(s) - 1) / block_elems(s) * 4;
 
     (void)slot_bytes;
     *need_bytes = quant_bytes(s, t, elems);
-    memset((uint8_t *)slot + used, 0, scale_bytes(s, elems) - used);
-    if (cpu_has_avx2())
-        encode_avx2(t, src, &p);
-    else
-        encode_plain(t, src, &p);
+    encode_piece(s, t, src, &p);
     return CODEC_OK;
+}
+
+/* ---- stochastic ---- */
+
+static uint64_t quant_state_bytes(const struct codec_stage *s, enum dtype t, uint64_t elems,
+                                  enum codec_side side) {
+    (void)t, (void)elems;
+    return is_stochastic(s) && side == CODEC_ENCODER ? sizeof(struct seed_state) : 0;
+}
+
+static void quant_state_init(const struct codec_stage *s, enum codec_side side, uint64_t seed,
+                             uint8_t *state) {
+    struct seed_state begun = {seed, 0};
+
+    (void)s, (void)side;
+    memcpy(state, &begun, sizeof begun);
+}
+
+static void quant_push(const struct codec_stage *s, enum dtype t, const void *src, uint64_t elems,
+                       void *slot, const struct stage_memory *m) {
+    struct quant_piece p = piece_at(s, elems, slot);
+    struct seed_state state = {0, 0};
+
+    if (m->now != NULL)
+        memcpy(&state, m->now, sizeof state);
+    p.stochastic = &state;
+    p.first_elem = m->first_elem;
+    encode_piece(s, t, src, &p);
+    state.calls++;
+    if (m->next != NULL)
+        memcpy(m->next, &state, sizeof state);
 }
 
 static enum codec_status quant_decode(const struct codec_stage *s, enum dtype t, const void *slot,
@@ -397,7 +486,12 @@ static enum codec_status quant_decode(const struct codec_stage *s, enum dtype t,
 const struct codec_ops codec_quant_ops = {
     .slice_unit = quant_slice_unit,
     .error_bound = quant_error_bound,
+    .no_numbers = "it rounds values itself, use one",
+    .no_picks = "what it loses would escape the error feedback",
     .worst_bytes = quant_bytes,
     .encode = quant_encode,
     .decode = quant_decode,
+    .state_bytes = quant_state_bytes,
+    .state_init = quant_state_init,
+    .push = quant_push,
 };

@@ -318,6 +318,7 @@ const struct codec_ops codec_sparse_ops = {
     .magic = BOUNDED_MAGIC('S', 1),
     .slice_unit = sparse_slice_unit,
     .error_bound = sparse_error_bound,
+    .no_picks = "they are not zero",
     .worst_bytes = sparse_worst_bytes,
     .encode = sparse_encode,
     .decode = sparse_decode,

@@ -76,12 +76,14 @@ static uint8_t *lost_flag(const struct compute *c, struct operand o) {
 /* ---- reading ---- */
 
 /* Decodes a piece into dst. False: it was marked, or is no encoding. */
-static bool decode(struct compute *c, const struct piece *p, char *dst) {
+static bool decode(struct compute *c, uint32_t piece, char *dst) {
+    const struct piece *p = &c->t->pieces.data[piece];
     const char *reason = NULL;
+    struct codec_state state = states_of(c->r->states, c->r->map, piece, CODEC_DECODER);
     double start = clock_seconds();
     enum codec_status s =
-        codec_decode(&c->t->flow->codecs.data[p->codec], c->type, c->rank->arena + p->offset,
-                     p->bytes, c->elems, dst, c->w->scratch, &reason);
+        codec_decode_next(&c->t->flow->codecs.data[p->codec], c->type, c->rank->arena + p->offset,
+                          p->bytes, c->elems, dst, c->w->scratch, &reason, &state);
     c->stage->decode_seconds += clock_seconds() - start;
     if (s == CODEC_MALFORMED && !c->rank->fault)
         c->rank->fault = reason ? reason : "malformed";
@@ -109,7 +111,7 @@ static bool read_operand(struct compute *c, struct operand o, char *direct, stru
     }
     char *dst = direct ? direct : take_value(c);
     out->at = dst;
-    return decode(c, p, dst);
+    return decode(c, o.index, dst);
 }
 
 /* ---- summing ---- */
@@ -155,10 +157,12 @@ static struct run_stage *encoding_stage(const struct compute *c, uint32_t piece)
 static void encode(struct compute *c, uint32_t piece, const char *value) {
     const struct piece *p = &c->t->pieces.data[piece];
     struct run_stage *stage = encoding_stage(c, piece);
+    struct codec_state state = states_of(c->r->states, c->r->map, piece, CODEC_ENCODER);
     uint64_t need = 0;
     double start = clock_seconds();
-    enum codec_status s = codec_encode(&c->t->flow->codecs.data[p->codec], c->type, value, c->elems,
-                                       c->rank->arena + p->offset, p->bytes, &need, c->w->scratch);
+    enum codec_status s =
+        codec_encode_next(&c->t->flow->codecs.data[p->codec], c->type, value, c->elems,
+                          c->rank->arena + p->offset, p->bytes, &need, c->w->scratch, &state);
     stage->encode_seconds += clock_seconds() - start;
     stage->encodings++;
     size_t number = piece_number(c->t, p);

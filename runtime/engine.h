@@ -4,6 +4,7 @@
  *   load.c      checks a task list against its memory
  *   steps.c     each rank's list as steps
  *   compute.c   one compute task: decode, reduce, encode
+ *   state.c     what codecs remember from run to run
  *   pool.c      threads that wait between runs
  *   executor_cpu.c
  *
@@ -104,6 +105,45 @@ static inline size_t piece_numbers(const struct tasks *t) {
     return numbers;
 }
 
+/* ---- state.c ------------------------------------------------------------------------------ */
+
+/* What one end of one piece remembers. */
+struct state_part {
+    size_t number; /* piece_number */
+    int32_t rank;
+    enum codec_side side;
+    uint16_t codec; /* flow.codecs */
+    uint64_t elems;
+    uint64_t first_elem; /* of the piece, within its chunk */
+    uint64_t at, bytes;  /* in now and next */
+};
+
+struct states {
+    struct state_part *parts; /* [count] ascending by number, side, rank */
+    size_t count;
+    uint64_t bytes;
+    uint8_t *now, *next; /* the caller's memory; a run reads now and writes next, all of it */
+};
+
+/* Which part the pieces of a plan use, for each side; NONE: they remember nothing. */
+struct state_map {
+    uint32_t *part[2]; /* [pieces], or NULL when there is no state at all */
+};
+
+/* False: no memory. */
+bool states_find(struct states *s, const struct tasks *t);
+void states_free(struct states *s);
+void states_reset(struct states *s, const struct tasks *t, uint64_t seed);
+/* The same for the same pieces with the same codecs, budgets aside. */
+uint64_t states_hash(const struct states *s, const struct tasks *t);
+/* RUN_INTERNAL: the plan does not keep just this state. */
+enum run_status states_map(const struct states *s, const struct tasks *t, struct state_map *map);
+void state_map_free(struct state_map *map);
+struct codec_state states_of(const struct states *s, const struct state_map *map, uint32_t piece,
+                             enum codec_side side);
+/* What a run made counts from now on. */
+void states_commit(struct states *s);
+
 /* ---- compute.c ---------------------------------------------------------------------------- */
 
 /* One rank in a run. One worker at a time has it. */
@@ -128,6 +168,8 @@ struct run {
     uint8_t *lost_chunks; /* [locs * slices] 1: the value fell to an overflow */
     uint8_t *lost_accs;   /* as acc_offsets */
     uint64_t *needs;      /* [loaded.needs] */
+    const struct states *states;
+    const struct state_map *map;
 };
 
 void compute_task(struct run *r, struct worker *w, struct rank_run *rank, uint32_t task);

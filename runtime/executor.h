@@ -1,7 +1,8 @@
 /* What cli/ and tests see of runtime/: plans that run on the CPU with real data.
  *
  *   plan.c          source text -> compiled, with its repair, ready to run again and again
- *   executor_cpu.c  runs all ranks of one compiled plan on threads; consensus, repair, commit
+ *   executor_cpu.c  runs all ranks of one compiled plan on threads; consensus, repair, commit;
+ *                   keeps what codecs remember
  *   learn.c         slot sizes learned from what encodings needed
  *
  *     struct plan *p = plan_new_file("ring.slc", &compile_options, &run_options);
@@ -109,6 +110,16 @@ const struct run_stats *executor_stats(const struct executor *e); /* of the last
 /* [encodings * slices] bytes that each piece needed in the last run, 0: not known. */
 const uint64_t *executor_needs(const struct executor *e, size_t *count);
 
+/* What its codecs remember of the runs so far, all ranks, in one block of bytes: 0 when they
+ * remember nothing. Only runs that ended well count. Reset: as made, with another seed. */
+uint64_t executor_state_bytes(const struct executor *e);
+void executor_state_save(const struct executor *e, void *to);
+/* False: not the state of such a plan; nothing changed. */
+bool executor_state_restore(struct executor *e, const void *from, uint64_t bytes);
+/* From the executor of another compilation; false likewise. */
+bool executor_state_move(struct executor *to, const struct executor *from);
+void executor_state_reset(struct executor *e, uint64_t seed);
+
 /* ---- learn.c ------------------------------------------------------------------------------ */
 
 /* Remembers what each piece of bounded size needed, over runs and re-compilations of one
@@ -148,6 +159,11 @@ enum run_status plan_run(struct plan *p, const void *const *send, void *const *r
 /* Compiles again with slots learned from the runs so far, when that saves or a slot overflowed.
  * Results never change. A failure leaves the plan as it was. */
 enum run_status plan_adapt(struct plan *p);
+/* As executor_state_...; what was saved fits every plan of this schedule and setup. */
+uint64_t plan_state_bytes(const struct plan *p);
+void plan_state_save(const struct plan *p, void *to);
+bool plan_state_restore(struct plan *p, const void *from, uint64_t bytes);
+void plan_state_reset(struct plan *p, uint64_t seed);
 const struct run_stats *plan_stats(const struct plan *p); /* of all runs, over adaptations */
 const struct run_stats *plan_last(const struct plan *p);  /* of the last run */
 void plan_free(struct plan *p);

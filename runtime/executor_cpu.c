@@ -14,7 +14,7 @@
  *           +---- last transfer done by another +
  *
  * A run: ranks, consensus, repair if anything overflowed, commit. Only the commit writes the
- * caller's memory.
+ * caller's memory, and only then what codecs remember moves on.
  */
 #include "runtime/engine.h"
 
@@ -29,6 +29,8 @@ struct executor {
     struct run_options options;
     struct loaded plan, repair;
     bool has_repair;
+    struct states states;
+    struct state_map plan_map, repair_map;
     struct pool *pool;
     int threads;
     struct rank_run *ranks;   /* [ranks] */
@@ -231,7 +233,9 @@ static void reset(struct executor *e, const struct loaded *l, const void *const 
                           .ranks = e->ranks,
                           .lost_chunks = e->lost,
                           .lost_accs = e->lost + locs,
-                          .needs = l == &e->repair ? e->repair_needs : e->needs};
+                          .needs = l == &e->repair ? e->repair_needs : e->needs,
+                          .states = &e->states,
+                          .map = l == &e->repair ? &e->repair_map : &e->plan_map};
     memset(e->lost, 0, locs + t->acc_offsets.count);
     for (size_t i = 0; i < t->messages.count; i++)
         atomic_store_explicit(&e->arrived[i], 0, memory_order_relaxed);
@@ -355,6 +359,7 @@ static enum run_status run_all(struct executor *e, const void *const *send, void
         }
     }
     pool_run(e->pool, commit, e);
+    states_commit(&e->states);
     return RUN_OK;
 }
 
@@ -389,6 +394,45 @@ const struct run_stats *executor_stats(const struct executor *e) {
 const uint64_t *executor_needs(const struct executor *e, size_t *count) {
     *count = e->plan.needs;
     return e->needs;
+}
+
+/* ---- state ---- */
+
+#define STATE_MAGIC  UINT64_C(0x0131545354534c53) /* "SLSTST1", 1 */
+#define STATE_HEADER (4 * sizeof(uint64_t))       /* magic, hash, bytes, 0 */
+
+uint64_t executor_state_bytes(const struct executor *e) {
+    return e->states.bytes > 0 ? STATE_HEADER + e->states.bytes : 0;
+}
+
+void executor_state_save(const struct executor *e, void *to) {
+    uint64_t header[] = {STATE_MAGIC, states_hash(&e->states, e->plan.t), e->states.bytes, 0};
+    if (e->states.bytes == 0)
+        return;
+    memcpy(to, header, STATE_HEADER);
+    memcpy((char *)to + STATE_HEADER, e->states.now, e->states.bytes);
+}
+
+bool executor_state_restore(struct executor *e, const void *from, uint64_t bytes) {
+    uint64_t header[] = {STATE_MAGIC, states_hash(&e->states, e->plan.t), e->states.bytes, 0};
+    if (bytes != executor_state_bytes(e) || (bytes > 0 && memcmp(from, header, STATE_HEADER) != 0))
+        return false;
+    if (bytes > 0)
+        memcpy(e->states.now, (const char *)from + STATE_HEADER, e->states.bytes);
+    return true;
+}
+
+bool executor_state_move(struct executor *to, const struct executor *from) {
+    if (to->states.bytes != from->states.bytes ||
+        states_hash(&to->states, to->plan.t) != states_hash(&from->states, from->plan.t))
+        return false;
+    if (to->states.bytes > 0)
+        memcpy(to->states.now, from->states.now, to->states.bytes);
+    return true;
+}
+
+void executor_state_reset(struct executor *e, uint64_t seed) {
+    states_reset(&e->states, e->plan.t, seed);
 }
 
 /* ---- making and freeing ---- */
@@ -493,8 +537,10 @@ static bool hold_all(struct executor *e) {
     e->lost = hold(e, larger(flags_of(t), flags_of(r)));
     e->needs = hold(e, e->plan.needs * sizeof *e->needs);
     e->repair_needs = hold(e, e->repair.needs * sizeof *e->needs);
+    e->states.now = hold(e, e->states.bytes);
+    e->states.next = hold(e, e->states.bytes);
     return e->ranks && e->queue && e->arrived && e->lost && e->needs && e->repair_needs &&
-           hold_ranks(e) && hold_workers(e);
+           e->states.now && e->states.next && hold_ranks(e) && hold_workers(e);
 }
 
 static int default_threads(const struct run_options *o, size_t ranks) {
@@ -506,6 +552,17 @@ static int default_threads(const struct run_options *o, size_t ranks) {
 static uint64_t half_the_machine(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page / 2 : UINT64_MAX / 4;
+}
+
+static enum run_status find_states(struct executor *e, char *err, size_t err_bytes) {
+    if (!states_find(&e->states, e->plan.t))
+        return RUN_NO_MEMORY;
+    enum run_status status = states_map(&e->states, e->plan.t, &e->plan_map);
+    if (status == RUN_OK && e->has_repair)
+        status = states_map(&e->states, e->repair.t, &e->repair_map);
+    if (status == RUN_INTERNAL)
+        snprintf(err, err_bytes, "the repair plan does not keep the state of the plan");
+    return status;
 }
 
 static enum run_status load(struct executor *e, const struct tasks *t, const struct tasks *repair,
@@ -526,7 +583,7 @@ static enum run_status load(struct executor *e, const struct tasks *t, const str
         snprintf(err, err_bytes, "the plan can overflow and has no repair plan");
         return RUN_INTERNAL;
     }
-    return RUN_OK;
+    return find_states(e, err, err_bytes);
 }
 
 static enum run_status executor_init(struct executor *e, const struct tasks *t,
@@ -544,6 +601,7 @@ static enum run_status executor_init(struct executor *e, const struct tasks *t,
         return RUN_NO_MEMORY;
     }
     e->stats.stage = e->stages;
+    executor_state_reset(e, 0);
     return RUN_OK;
 }
 
@@ -589,6 +647,11 @@ void executor_free(struct executor *e) {
     free(e->lost);
     free(e->needs);
     free(e->repair_needs);
+    free(e->states.now);
+    free(e->states.next);
+    states_free(&e->states);
+    state_map_free(&e->plan_map);
+    state_map_free(&e->repair_map);
     loaded_free(&e->plan);
     loaded_free(&e->repair);
     pthread_cond_destroy(&e->wake);

@@ -273,6 +273,8 @@ enum run_status plan_adapt(struct plan *p) {
         complain(p, status, "the schedule's files changed, and compile no more");
     if (status == RUN_OK && !same_moves(p->version.main->flow, next.main->flow))
         status = complain(p, RUN_BAD_SCHEDULE, "the schedule's files changed since they were read");
+    if (status == RUN_OK && !executor_state_move(next.executor, p->version.executor))
+        status = complain(p, RUN_INTERNAL, "the state of codecs does not fit the new slots");
     if (status != RUN_OK) {
         version_free(&next);
         return status;
@@ -287,6 +289,25 @@ enum run_status plan_adapt(struct plan *p) {
     p->total.arena_unshared_bytes = s->arena_unshared_bytes;
     p->total.total_bytes = s->total_bytes;
     return RUN_OK;
+}
+
+/* ---- state ---- */
+
+uint64_t plan_state_bytes(const struct plan *p) {
+    return p->version.executor ? executor_state_bytes(p->version.executor) : 0;
+}
+void plan_state_save(const struct plan *p, void *to) {
+    if (p->version.executor)
+        executor_state_save(p->version.executor, to);
+}
+bool plan_state_restore(struct plan *p, const void *from, uint64_t bytes) {
+    if (!p->version.executor)
+        return bytes == 0;
+    return executor_state_restore(p->version.executor, from, bytes);
+}
+void plan_state_reset(struct plan *p, uint64_t seed) {
+    if (p->version.executor)
+        executor_state_reset(p->version.executor, seed);
 }
 
 /* ---- asking and freeing ---- */

@@ -170,6 +170,33 @@ sluice_status sluice_adapt(sluice_plan *plan) {
     return plan_of_handle(plan) ? public_status(plan_adapt(plan->plan)) : SLUICE_INVALID_ARGUMENT;
 }
 
+/* ---- state ---- */
+
+size_t sluice_state_bytes(const sluice_plan *plan) {
+    return plan_of_handle(plan) ? plan_state_bytes(plan->plan) : 0;
+}
+
+sluice_status sluice_state_save(const sluice_plan *plan, void *to, size_t bytes) {
+    if (!plan_of_handle(plan) || bytes != plan_state_bytes(plan->plan) || (!to && bytes > 0))
+        return SLUICE_INVALID_ARGUMENT;
+    plan_state_save(plan->plan, to);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_state_restore(sluice_plan *plan, const void *from, size_t bytes) {
+    if (!plan_of_handle(plan) || (!from && bytes > 0) ||
+        !plan_state_restore(plan->plan, from, bytes))
+        return SLUICE_INVALID_ARGUMENT;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_state_reset(sluice_plan *plan, uint64_t seed) {
+    if (!plan_of_handle(plan))
+        return SLUICE_INVALID_ARGUMENT;
+    plan_state_reset(plan->plan, seed);
+    return SLUICE_OK;
+}
+
 void sluice_destroy(sluice_plan *plan) {
     if (!plan)
         return;

@@ -137,6 +137,23 @@ struct sluice_options {
  * diagnostics, become invalid. */
 SLUICE_API sluice_status sluice_adapt(sluice_plan *plan);
 
+/* ---- what codecs remember -------------------------------------------------------------------
+ *
+ * Codecs such as delta, topk and stochastic quant remember something of each message from one run
+ * to the next, at both of its ends. Only runs that ended well count. What they remember is zero in
+ * a new plan, with seed 0, and stays in sluice_adapt. It can be saved with a checkpoint and
+ * restored in any plan of the same schedule, parameters and setup: the runs that follow have the
+ * same bits. Graphs on GPUs do not take these codecs yet. */
+
+/* 0 when no codec of the plan remembers anything. */
+SLUICE_API size_t sluice_state_bytes(const sluice_plan *plan);
+/* Writes all of it, sluice_state_bytes, to the caller's memory. */
+SLUICE_API sluice_status sluice_state_save(const sluice_plan *plan, void *to, size_t bytes);
+/* SLUICE_INVALID_ARGUMENT, and nothing changed: it is not what such a plan saved. */
+SLUICE_API sluice_status sluice_state_restore(sluice_plan *plan, const void *from, size_t bytes);
+/* As in a new plan; rounding draws from the seed. */
+SLUICE_API sluice_status sluice_state_reset(sluice_plan *plan, uint64_t seed);
+
 /* ---- on GPUs --------------------------------------------------------------------------------
  *
  * A plan becomes a CUDA graph that is replayed with every step of training:

@@ -36,6 +36,10 @@ static void canonical_text_parses_back(void **state) {
     check_text("cast(bf16) | lz(0.5)", "cast(bf16) | lz(0.5)");
     check_text("cast(f16)|sparse(.1)", "cast(f16) | sparse(0.1)");
     check_text("none|none", "none");
+    check_text("quant(8, 64, nearest)", "quant(8)");
+    check_text("quant(8,64,stochastic)", "quant(8, 64, stochastic)");
+    check_text("topk(0.01)|pack", "topk(0.01) | pack");
+    check_text("cast(bf16)|delta|none|pack(.5)", "cast(bf16) | delta | pack(0.5)");
 }
 
 static void check_refused(const char *text, const char *message) {
@@ -60,7 +64,16 @@ static void nonsense_is_refused_with_a_reason(void **state) {
     check_refused("pack |", "expected the name of a codec");
     check_refused("none(1)", "'none' takes no arguments");
     check_refused("pack(1, 2)", "'pack' takes at most 1 argument, got 2");
-    check_refused("quant(1, 2, 3)", "'quant' takes at most 2 arguments, got 3");
+    check_refused("quant(8, 64, nearest, 4)", "'quant' takes at most 3 arguments, got 4");
+    check_refused("delta(1)", "'delta' takes no arguments");
+    check_refused("topk", "'topk' needs its fraction: how many of the values");
+    check_refused("topk(0)", "the fraction of 'topk' must be 0.000001 to 1");
+    check_refused("quant(8, 64, 1)",
+                  "the rounding of 'quant' is a name (nearest or stochastic), not a number");
+    check_refused("quant(8, 64, up)",
+                  "the rounding of 'quant' must be nearest or stochastic, not 'up'");
+    check_refused("quant(8, stochastic)", "the block of 'quant' is a number (32 to 256 in steps of "
+                                          "32), not 'stochastic'");
     check_refused("quant", "'quant' needs its bits: bits a value: 8, 6 or 4");
     check_refused("cast", "'cast' needs its type: bf16, f16, e4m3 or e5m2");
     check_refused("cast(8)",
@@ -87,6 +100,41 @@ static void nonsense_is_refused_with_a_reason(void **state) {
                   "'pack' cannot follow 'cast(e4m3)': no other codec takes its values");
     check_refused("cast(bf16) | quant(8)",
                   "'quant' cannot follow 'cast': it rounds values itself, use one");
+}
+
+static void what_remembers_goes_only_where_it_means_something(void **state) {
+    static const char *const after_delta[] = {"cast(bf16)", "quant(8)", "topk(0.1)", "delta"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(after_delta); i++) {
+        char text[64], message[128];
+        size_t name = strcspn(after_delta[i], "(");
+
+        snprintf(text, sizeof text, "delta | %s", after_delta[i]);
+        snprintf(message, sizeof message,
+                 "'%.*s' cannot follow 'delta', which leaves differences of bits and no numbers",
+                 (int)name, after_delta[i]);
+        check_refused(text, message);
+    }
+    check_refused("cast(bf16) | topk(0.1)", "'topk' cannot follow 'cast': what is lost before it "
+                                            "would escape its error feedback");
+    check_refused("topk(0.1) | cast(bf16)",
+                  "'cast' cannot follow 'topk', which leaves the largest values: what it loses "
+                  "would escape the error feedback");
+    check_refused("topk(0.1) | quant(8)",
+                  "'quant' cannot follow 'topk', which leaves the largest values: what it loses "
+                  "would escape the error feedback");
+    check_refused("topk(0.1) | topk(0.1)",
+                  "'topk' cannot follow 'topk', which leaves the largest values: once is enough");
+    check_refused("topk(0.1) | lz",
+                  "'lz' cannot follow 'topk', which leaves the largest values: they do not repeat");
+    check_refused(
+        "topk(0.1) | sparse",
+        "'sparse' cannot follow 'topk', which leaves the largest values: they are not zero");
+    check_refused("topk(0.1) | delta", "'delta' cannot follow 'topk', which leaves the largest "
+                                       "values: they stand at other places every time");
+    check_refused("quant(8, 64, stochastic) | pack",
+                  "'pack' cannot follow 'quant', which leaves packed bytes and no values");
 }
 
 static void numbers_that_are_none_are_refused(void **state) {
@@ -136,6 +184,8 @@ static void questions_have_answers(void **state) {
     struct codec none = codec_none(), pack = codec_of("pack(0.72)"),
                  mixed = codec_of("cast(bf16) | pack(0.7)"), quant = codec_of("quant(8, 96)");
     struct codec cast = codec_of("cast(bf16)"), fp8 = codec_of("cast(e4m3)"), changed;
+    struct codec seeded = codec_of("quant(8, 96, stochastic)"),
+                 topk = codec_of("topk(0.01) | pack"), delta = codec_of("delta | lz");
 
     (void)state;
     assert_true(codec_is_none(&none) && !codec_is_none(&pack));
@@ -156,6 +206,13 @@ static void questions_have_answers(void **state) {
     changed = codec_with_budget(&mixed, 500000);
     mixed = codec_of("cast(bf16) | pack(0.5)");
     assert_true(codec_equal(&changed, &mixed));
+    assert_true(codec_is_stateful(&seeded) && codec_is_stateful(&topk));
+    assert_true(codec_is_stateful(&delta) && !codec_is_stateful(&quant));
+    assert_true(codec_is_lossless(&delta, DTYPE_I32) && codec_is_bounded(&delta));
+    assert_false(codec_is_lossless(&topk, DTYPE_F32) || codec_is_lossless(&seeded, DTYPE_F32));
+    assert_true(isinf(codec_error_bound(&topk, DTYPE_F32, 1, 1)));
+    assert_true(codec_error_bound(&delta, DTYPE_F32, 1, 1) <= 0);
+    assert_int_equal(codec_slice_unit(&topk, DTYPE_F32), 8192);
     assert_int_equal(codec_slice_unit(&quant, DTYPE_F32), 96);
     assert_int_equal(codec_slice_unit(&none, DTYPE_F32), 1);
     assert_int_equal(codec_slice_unit(&mixed, DTYPE_F32), 1024);
@@ -211,9 +268,9 @@ static void slots_have_the_documented_sizes(void **state) {
 }
 
 static void sizes_that_do_not_exist_are_errors(void **state) {
-    const char *const texts[] = {"none",      "cast(bf16)",       "quant(8)", "pack",
-                                 "pack(0.5)", "cast(f16) | pack", "lz",       "lz(0.5)",
-                                 "sparse",    "sparse(0.1)"};
+    const char *const texts[] = {
+        "none", "cast(bf16)", "quant(8)", "pack",        "pack(0.5)",    "cast(f16) | pack",
+        "lz",   "lz(0.5)",    "sparse",   "sparse(0.1)", "delta | pack", "topk(0.1) | pack"};
     const uint64_t gib = UINT64_C(1) << 30;
     struct codec pack = codec_of("pack(0.72)");
     uint8_t slot[64] = {0};
@@ -276,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(canonical_text_parses_back),
         cmocka_unit_test(nonsense_is_refused_with_a_reason),
+        cmocka_unit_test(what_remembers_goes_only_where_it_means_something),
         cmocka_unit_test(numbers_that_are_none_are_refused),
         cmocka_unit_test(a_near_name_is_found),
         cmocka_unit_test(types_are_checked_along_the_chain),
