@@ -40,6 +40,24 @@ def codec_table(top, kind):
                    f"| {c['decode_gb_per_s']:.2f} |")
 
 
+def collective_table(top, *files):
+    """A size after another, NCCL's own first."""
+    yield "| type, data | size | what | time | x NCCL | in place | wire / raw | overflows | wrong |"
+    yield "|---|---:|---|---:|---:|---:|---:|---:|---:|"
+    for name in files:
+        measured = read(top, name)
+        data = os.path.splitext(os.path.basename(measured["data"]))[0]
+        for row in measured["rows"]:
+            out, place = row["out_of_place"], row.get("in_place")
+            what = row["name"].replace("|", "\\|")
+            again = f"{place['seconds'] * 1e3:.1f} ms" if place else ""
+            ratio = f"{row['ratio']:.3f}" if "ratio" in row else ""
+            wrong = out.get("wrong", 0) + (place or {}).get("wrong", 0)
+            yield (f"| {measured['dtype']} {data} | {row['bytes'] / 2**20:g} MiB | `{what}` "
+                   f"| {out['seconds'] * 1e3:.1f} ms | {row['times_nccl']:.2f} | {again} | {ratio} "
+                   f"| {row.get('overflows', '')} | {wrong if 'wrong' in out else ''} |")
+
+
 def codec_gpu_table(top, codecs, sizes):
     """A kernel is given as raw GB/s (percent of what its bytes allow)."""
     yield "| file | codec | piece | encoded / raw | encode | decode | decode + add | decode + add + encode |"
@@ -55,7 +73,9 @@ def codec_gpu_table(top, codecs, sizes):
 def main(top, refresh):
     tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
               "codec-tensor": codec_table(top, "tensor"),
-              "codec-gpu": codec_gpu_table(top, ("pack",), (16, 64, 256, 1024))}
+              "codec-gpu": codec_gpu_table(top, ("pack",), (16, 64, 256, 1024)),
+              "allreduce-sockets": collective_table(top, "allreduce-sockets-bf16.json",
+                                                    "allreduce-sockets-f32.json")}
     path = os.path.join(top, "BENCHMARKS.md")
     with open(path, encoding="utf-8") as f:
         text = f.read()
