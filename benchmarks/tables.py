@@ -70,10 +70,22 @@ def codec_gpu_table(top, codecs, sizes):
             yield f"| {tensor} | `{c['codec']}` | {c['raw_bytes'] >> 20:,} MiB | {c['ratio']:.4f} | {rates} |"
 
 
+def codec_gpu_values_table(top, tensors):
+    yield "| file | codec | encoded / raw | encode | decode | decode + add | decode + add + encode | 3 pieces + add + encode |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
+    for tensor in tensors:
+        for c in read(top, f"codec-gpu-values-{tensor}.json")["codecs"]:
+            rates = [f"{k['gb_per_s']:,.0f} ({k['percent_of_limit']:.0f} %)" for k in c["kernels"]]
+            rates += [""] * (5 - len(rates))
+            name = c["codec"].replace("|", "\\|")
+            yield f"| {tensor} | `{name}` | {c['ratio']:.4f} | {' | '.join(rates)} |"
+
+
 def main(top, refresh):
     tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
               "codec-tensor": codec_table(top, "tensor"),
               "codec-gpu": codec_gpu_table(top, ("pack",), (16, 64, 256, 1024)),
+              "codec-gpu-values": codec_gpu_values_table(top, ("grad_f32", "grad_bf16")),
               "allreduce-sockets": collective_table(top, "allreduce-sockets-bf16.json",
                                                     "allreduce-sockets-f32.json")}
     path = os.path.join(top, "BENCHMARKS.md")

@@ -113,10 +113,10 @@ struct gpu_operand {
  *   chunk_dev   may be the chunk that is an operand, acc_dev the accumulators that are one
  *   one operand that is no accumulator is moved: no bit of it changes
  *
- * Operands and slot may be of any codecs, in any mix, and memory is touched once in each case; the
- * only workspace is that of the slot's codec. Made for speed are: chunks, accumulators and pieces
- * of `pack` to any of these; the same with `cast` and `quant` in any mix; f32 with pieces of one
- * `cast(bf16) | pack` or `cast(f16) | pack`. Other mixes run at about a quarter of the speed.
+ * Operands and slot may be of any codecs, in any mix. Where none needs scratch, memory is touched
+ * once and the only workspace is that of the slot's codec. Made for speed are: chunks, accumulators
+ * and pieces of `pack` to any of these; the same with `cast` and `quant` in any mix; f32 with
+ * pieces of one `cast(bf16) | pack` or `cast(f16) | pack`. Other mixes have one kernel for all.
  *
  * An operand that is marked or malformed sets the status. Then the slot is marked as well, and the
  * other outputs are unspecified. A NaN in acc_dev may have any payload.
