@@ -1,6 +1,6 @@
 /*
- * cast.cuh: `cast` inside a warp: from a group of elements in registers to its part of the slot, and
- * back. cast.c says what the values are.
+ * cast.cuh: `cast` inside a warp: from a group of elements in registers to its part of the slot,
+ * and back. cast.c says what the values are.
  */
 #ifndef SLUICE_KERNELS_CAST_CUH
 #define SLUICE_KERNELS_CAST_CUH
