@@ -329,21 +329,28 @@ const char *buffer_role_name(enum buffer_role role); /* "inout" */
 
 /* ---- parse.c ------------------------------------------------------------------------------ */
 
-/* Reads a file for `import`: fills *text (arena) and *bytes, returns NULL or what went wrong.
- * The default reads the path relative to the importing file; tests pass their own. */
+/* Which file a path leads to, whatever links are on the way; all 0: not known. */
+struct file_id {
+    uint64_t device, inode;
+};
+
+/* Reads a file for `import`: fills *text (arena), *bytes and, where it can, *id, which was 0;
+ * returns NULL or what went wrong. The default reads the path relative to the importing file;
+ * tests pass their own. */
 typedef const char *(*import_reader)(void *ctx, struct arena *a, const char *path, char **text,
-                                     size_t *bytes);
+                                     size_t *bytes, struct file_id *id);
 
 /* Parses text and, recursively, its imports. Always returns a tree (perhaps empty); diag_errors
  * tells whether to use it. Refuses, as one clear error each: text over 64 MiB, NUL bytes or
  * invalid UTF-8 (a binary file), nesting deeper than 256, an import cycle (the chain is in
- * notes), a missing file. */
+ * notes), a missing file, one that is no regular file. */
 struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
                            const char *text, size_t bytes, import_reader read, void *read_ctx);
 struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, const char *path);
-/* The default import_reader; ctx is not used. */
+/* The default import_reader; ctx is not used. Anything but a regular file is refused: a pipe could
+ * be read once only, and a FIFO or a device might never end. */
 const char *read_source_file(void *ctx, struct arena *a, const char *path, char **text,
-                             size_t *bytes);
+                             size_t *bytes, struct file_id *id);
 
 /* One expression and nothing else, for -D name=value: NULL after an error. The name is what
  * messages call it. */

@@ -2,8 +2,11 @@
 #include "dsl/parser.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "grammar.h"
 
@@ -74,6 +77,7 @@ struct expr *parse_expr_text(struct arena *a, struct sources *s, struct diag *d,
 /* A file on the way from the main file to the one being read. */
 struct chain {
     const char *path;
+    struct file_id id;
     struct span at; /* of its import; none for the main file */
     const struct chain *up;
     unsigned depth;
@@ -81,6 +85,7 @@ struct chain {
 
 struct seen {
     const char *path;
+    struct file_id id;
     struct seen *next;
 };
 
@@ -132,10 +137,17 @@ static char *import_path(struct arena *a, const char *from, const char *path) {
     return folded;
 }
 
+static bool same_file(struct file_id x, struct file_id y) {
+    return (x.device || x.inode) && x.device == y.device && x.inode == y.inode;
+}
+
+/* `first` is the file that path leads to once more. */
 static void report_cycle(struct loader *l, struct span at, const struct chain *in,
-                         const char *path) {
-    diag_report(l->diag, SEV_ERROR, at, "import cycle: '%s' imports itself", path);
-    for (const struct chain *c = in; c && strcmp(c->path, path) != 0; c = c->up)
+                         const struct chain *first, const char *path) {
+    diag_report(l->diag, SEV_ERROR, at, "import cycle: '%s' imports itself", first->path);
+    if (strcmp(first->path, path) != 0)
+        diag_report(l->diag, SEV_NOTE, at, "'%s' is a link to it", path);
+    for (const struct chain *c = in; c != first; c = c->up)
         diag_report(l->diag, SEV_NOTE, c->at, "through '%s', imported here", c->path);
 }
 
@@ -158,6 +170,21 @@ static void adopt(struct loader *l, const struct program *p, bool is_main) {
 static void load(struct loader *l, const struct chain *in, const char *name, const char *text,
                  size_t bytes);
 
+/* Whether a file was read before, by its path or, after links, by what it is; one that is on the
+ * way here imports itself. */
+static bool was_read(struct loader *l, const struct chain *in, const struct import *i,
+                     const char *path, struct file_id id) {
+    for (const struct chain *c = in; c; c = c->up)
+        if (strcmp(c->path, path) == 0 || same_file(c->id, id)) {
+            report_cycle(l, i->at, in, c, path);
+            return true;
+        }
+    for (const struct seen *s = l->seen; s; s = s->next)
+        if (strcmp(s->path, path) == 0 || same_file(s->id, id))
+            return true;
+    return false;
+}
+
 static void load_import(struct loader *l, const struct chain *in, const struct import *i) {
     if (diag_full(l->diag))
         return;
@@ -166,29 +193,25 @@ static void load_import(struct loader *l, const struct chain *in, const struct i
         return;
     }
     const char *path = import_path(l->arena, in->path, i->path);
-    for (const struct chain *c = in; c; c = c->up)
-        if (strcmp(c->path, path) == 0) {
-            report_cycle(l, i->at, in, path);
-            return;
-        }
-    for (const struct seen *s = l->seen; s; s = s->next)
-        if (strcmp(s->path, path) == 0)
-            return;
+    if (was_read(l, in, i, path, (struct file_id){0}))
+        return;
     if (in->depth == MAX_DEPTH) {
         diag_report(l->diag, SEV_ERROR, i->at, "imports nest deeper than %d files", MAX_DEPTH);
         return;
     }
-    struct seen *s = arena_alloc(l->arena, sizeof *s);
-    *s = (struct seen){.path = path, .next = l->seen};
-    l->seen = s;
     char *text = NULL;
     size_t bytes = 0;
-    const char *problem = l->read(l->read_ctx, l->arena, path, &text, &bytes);
-    if (problem) {
+    struct file_id id = {0};
+    const char *problem = l->read(l->read_ctx, l->arena, path, &text, &bytes, &id);
+    bool again = !problem && was_read(l, in, i, path, id);
+    struct seen *s = arena_alloc(l->arena, sizeof *s);
+    *s = (struct seen){.path = path, .id = id, .next = l->seen};
+    l->seen = s;
+    if (problem)
         diag_report(l->diag, SEV_ERROR, i->at, "cannot import '%s': %s", path, problem);
+    if (problem || again)
         return;
-    }
-    struct chain inner = {.path = path, .at = i->at, .up = in, .depth = in->depth + 1};
+    struct chain inner = {.path = path, .id = id, .at = i->at, .up = in, .depth = in->depth + 1};
     load(l, &inner, path, text, bytes);
 }
 
@@ -257,8 +280,9 @@ static void check_unique(struct arena *a, struct diag *d, const struct program *
 
 /* ---- entry points ------------------------------------------------------------------------- */
 
-struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
-                           const char *text, size_t bytes, import_reader read, void *read_ctx) {
+static struct program *parse_program(struct arena *a, struct sources *s, struct diag *d,
+                                     const char *name, struct file_id id, const char *text,
+                                     size_t bytes, import_reader read, void *read_ctx) {
     struct program *program = arena_alloc(a, sizeof *program);
     struct loader l = {
         .arena = a,
@@ -271,30 +295,57 @@ struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, c
         .defs_end = &program->defs,
         .schedules_end = &program->schedules,
     };
-    struct chain main_file = {.path = import_path(a, "", name), .depth = 1};
+    struct chain main_file = {.path = import_path(a, "", name), .id = id, .depth = 1};
     load(&l, &main_file, name, text, bytes);
     check_unique(a, d, program);
     return program;
 }
 
+struct program *parse_text(struct arena *a, struct sources *s, struct diag *d, const char *name,
+                           const char *text, size_t bytes, import_reader read, void *read_ctx) {
+    return parse_program(a, s, d, name, (struct file_id){0}, text, bytes, read, read_ctx);
+}
+
 struct program *parse_file(struct arena *a, struct sources *s, struct diag *d, const char *path) {
     char *text = NULL;
     size_t bytes = 0;
-    const char *problem = read_source_file(NULL, a, path, &text, &bytes);
+    struct file_id id = {0};
+    const char *problem = read_source_file(NULL, a, path, &text, &bytes, &id);
     if (problem) {
         diag_report(d, SEV_ERROR, (struct span){0}, "cannot read '%s': %s", path, problem);
         return arena_alloc(a, sizeof(struct program));
     }
-    return parse_text(a, s, d, path, text, bytes, read_source_file, NULL);
+    return parse_program(a, s, d, path, id, text, bytes, read_source_file, NULL);
+}
+
+/* Opens a regular file; a FIFO without a writer does not block it. NULL and why not. */
+static FILE *open_regular(const char *path, struct file_id *id, const char **problem) {
+    struct stat st;
+    FILE *in = NULL;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        *problem = strerror(errno);
+    else if (S_ISDIR(st.st_mode))
+        *problem = strerror(EISDIR);
+    else if (!S_ISREG(st.st_mode))
+        *problem = "not a regular file";
+    else if (!(in = fdopen(fd, "rb")))
+        *problem = strerror(errno);
+    else
+        *id = (struct file_id){.device = (uint64_t)st.st_dev, .inode = (uint64_t)st.st_ino};
+    if (!in && fd >= 0)
+        close(fd);
+    return in;
 }
 
 const char *read_source_file(void *ctx, struct arena *a, const char *path, char **text,
-                             size_t *bytes) {
+                             size_t *bytes, struct file_id *id) {
     (void)ctx;
-    FILE *in = fopen(path, "rb");
+    const char *problem = NULL;
+    FILE *in = open_regular(path, id, &problem);
     if (!in)
-        return strerror(errno);
-    /* Read in pieces: a pipe has no size. One byte over the limit is enough to know. */
+        return problem;
+    /* Read in pieces: it may grow meanwhile. One byte over the limit is enough to know. */
     size_t held = 0, room = 64 << 10;
     char *data = malloc(room);
     while (data) {
@@ -307,7 +358,6 @@ const char *read_source_file(void *ctx, struct arena *a, const char *path, char 
         data = grown;
         room *= 2;
     }
-    const char *problem = NULL;
     if (!data)
         problem = "out of memory";
     else if (ferror(in))

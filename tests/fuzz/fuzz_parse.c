@@ -17,9 +17,9 @@ struct world {
 };
 
 static const char *read_world(void *ctx, struct arena *a, const char *path, char **text,
-                              size_t *bytes) {
+                              size_t *bytes, struct file_id *id) {
     struct world *w = ctx;
-    (void)path;
+    (void)path, (void)id;
     if (w->left == 0)
         return "no such file";
     w->left--;

@@ -33,7 +33,8 @@ static void drop(struct fixture *f) {
 
 /* Files that exist: name, text, name, text, ..., NULL. */
 static const char *read_fake(void *ctx, struct arena *a, const char *path, char **text,
-                             size_t *bytes) {
+                             size_t *bytes, struct file_id *id) {
+    (void)id;
     for (const char *const *file = ctx; file && *file; file += 2)
         if (strcmp(*file, path) == 0) {
             *bytes = strlen(file[1]);
