@@ -25,11 +25,12 @@
 #define ELABORATE_MAX_TRANSFERS (UINT64_C(1) << 26) /* chunks moved */
 #define ELABORATE_MAX_WORK      (UINT64_C(1) << 27) /* iterations and statements, empty ones too */
 #define ELABORATE_MAX_LOCS      (UINT64_C(1) << 27) /* chunks of all buffers on all ranks */
-#define ELABORATE_MAX_TERMS     (UINT64_C(1) << 26) /* chunks named by `ensure` */
+#define ELABORATE_MAX_ENSURES   (UINT64_C(1) << 23) /* results that `ensure` speaks of */
+#define ELABORATE_MAX_TERMS     (UINT64_C(1) << 26) /* chunks that they are made of */
 #define ELABORATE_MAX_MEMBERS   (UINT64_C(1) << 27) /* ranks in all distinct groups */
 #define ELABORATE_MAX_CONTEXTS  (UINT64_C(1) << 26) /* loop values kept for messages */
 #define ELABORATE_MAX_NAMES     1024                /* buffers, stages, distinct codecs */
-#define ELABORATE_MAX_DEPTH     512 /* blocks and calls within one another */
+#define ELABORATE_MAX_DEPTH     512                 /* blocks and calls within one another */
 #define REQUIRE_MAX_WATCHED     6
 #define FUNCTION_MAX_ARITY      16
 #define EXPR_MAX_HEIGHT         2000    /* operations within one another, functions counted */

@@ -56,15 +56,19 @@ static loc_id eval_chunk(struct eval *e, const struct place *p) {
     return e->failed ? NONE : emit_loc(e, p, buffer, index, 1, rank);
 }
 
+static bool within(struct eval *e, const struct action *a, size_t count, uint64_t limit,
+                   const char *what) {
+    if (count < limit)
+        return true;
+    eval_fail(e, a->span, "the schedule is too large: 'ensure' names more than %llu %s",
+              (unsigned long long)limit, what);
+    e->stop = true;
+    return false;
+}
+
 static void add_term(struct eval *e, const struct action *a, loc_id loc) {
-    struct flow *f = e->flow;
-    if (f->terms.count == ELABORATE_MAX_TERMS) {
-        eval_fail(e, a->span, "the schedule is too large: 'ensure' names more than %llu chunks",
-                  (unsigned long long)ELABORATE_MAX_TERMS);
-        e->stop = true;
-        return;
-    }
-    VEC_PUSH(&f->terms, loc);
+    if (within(e, a, e->flow->terms.count, ELABORATE_MAX_TERMS, "chunks"))
+        VEC_PUSH(&e->flow->terms, loc);
 }
 
 static bool check_role(struct eval *e, const struct place *p, bool initial) {
@@ -120,7 +124,8 @@ static void ensure_one(struct eval *e, void *ctx) {
                                .at = a->span};
     e->statement = a;
     e->failed = false;
-    if (!unroll_charge(e, a->span, a->weight - 1) || !check_role(e, &a->ensure.left, false))
+    if (!within(e, a, f->ensures.count, ELABORATE_MAX_ENSURES, "results") ||
+        !unroll_charge(e, a->span, a->weight - 1) || !check_role(e, &a->ensure.left, false))
         return;
     if (made.kind == ENSURE_IDENTICAL) {
         ensure_identical(e, a);
