@@ -146,7 +146,10 @@ bool generator_parse(const struct options *o, enum input_kind *kind, uint64_t *s
 
 /* Reads a file ("-": standard input) of up to limit bytes; NULL and a message when it cannot. */
 char *file_read(const struct options *o, const char *path, size_t limit, size_t *bytes);
+/* Whether a file can be read; false: an error was printed. A schedule must be a regular file, for
+ * it may be read again. */
 bool file_readable(const struct options *o, const char *path);
+bool schedule_readable(const struct options *o, const char *path);
 
 /* Prints the diagnostics as the terminal wants them; the exit code of this compilation. */
 enum exit_code report(const struct options *o, const struct compilation *c);

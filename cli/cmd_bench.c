@@ -21,14 +21,11 @@ enum exit_code cmd_bench(const struct options *o) {
         return usage_error(o, "one file, please");
     }
     const char *path = o->operands.count == 2 ? o->operands.items[1] : NULL;
-    if (path && !file_readable(o, path)) {
-        return EXIT_IO;
-    }
     if (strcmp(what, "compile") == 0) {
-        return bench_compile(o, path);
+        return path && !schedule_readable(o, path) ? EXIT_IO : bench_compile(o, path);
     }
     if (strcmp(what, "codec") == 0) {
-        return bench_codec(o, path);
+        return path && !file_readable(o, path) ? EXIT_IO : bench_codec(o, path);
     }
     return usage_error(o,
                        *what ? "no benchmark '%s'; there are compile and codec" COLLECTIVES

@@ -98,7 +98,7 @@ static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t co
     bool alone = total == 1;
     enum exit_code code = EXIT_OK;
     for (size_t f = 0; f < o->operands.count; f++) {
-        if (!file_readable(o, o->operands.items[f])) {
+        if (!schedule_readable(o, o->operands.items[f])) {
             enum exit_code one = pass_over(o->operands.items[f], json);
             code = code == EXIT_OK ? one : code;
             done += count;

@@ -84,7 +84,7 @@ enum exit_code cmd_show(const struct options *o) {
         return EXIT_USAGE;
     }
     const char *path = o->operands.items[0];
-    if (!file_readable(o, path)) {
+    if (!schedule_readable(o, path)) {
         return EXIT_IO;
     }
     return form->print ? show_compiled(o, path, form) : show_ast(o, path);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { DEFAULT_COUNT = 1 << 20, MAX_RANKS = 65536 };
 
@@ -94,7 +96,8 @@ bool job_set_ranks(struct job *j, int32_t ranks) {
     }
     if (o->nodes > 0) {
         if (ranks % o->nodes != 0) {
-            usage_error(o, "%d ranks do not divide over %lld nodes", ranks, (long long)o->nodes);
+            usage_error(o, "%d rank%s cannot be spread evenly over %lld nodes", ranks,
+                        ranks == 1 ? "" : "s", (long long)o->nodes);
             return false;
         }
         return place_on_nodes(j, ranks, ranks / (int32_t)o->nodes);
@@ -227,17 +230,32 @@ char *file_read(const struct options *o, const char *path, size_t limit, size_t 
     return text;
 }
 
+/* Opens nothing: what is read from a pipe is gone. */
+static const char *why_not_readable(const char *path, bool regular) {
+    struct stat st;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0) {
+        return strerror(errno);
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return strerror(EISDIR);
+    }
+    return regular && !S_ISREG(st.st_mode) ? "not a regular file" : NULL;
+}
+
+static bool is_readable(const struct options *o, const char *path, bool regular) {
+    const char *why_not = why_not_readable(path, regular);
+    if (why_not) {
+        complain(o, "cannot read %s: %s", path, why_not);
+    }
+    return !why_not;
+}
+
 bool file_readable(const struct options *o, const char *path) {
-    FILE *file = fopen(path, "rb");
-    /* a folder opens, and fails at the first byte */
-    bool ok = file && (fgetc(file) != EOF || !ferror(file));
-    if (!ok) {
-        complain(o, "cannot read %s: %s", path, strerror(errno));
-    }
-    if (file) {
-        fclose(file);
-    }
-    return ok;
+    return is_readable(o, path, false);
+}
+
+bool schedule_readable(const struct options *o, const char *path) {
+    return is_readable(o, path, true);
 }
 
 enum exit_code report(const struct options *o, const struct compilation *c) {
