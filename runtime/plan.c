@@ -240,7 +240,8 @@ enum run_status plan_run(struct plan *p, const void *const *send, void *const *r
     return RUN_OK;
 }
 
-/* Wire bytes of a run with the present slots, and with these. */
+/* Wire bytes of a run with the present slots, and with these; of codecs of bounded size only, for
+ * what they save counts, however much else is sent raw over links that are faster. */
 static void compare_slots(const struct tasks *t, const uint64_t *slots, size_t count, uint64_t *now,
                           uint64_t *then) {
     *now = *then = 0;
@@ -249,8 +250,10 @@ static void compare_slots(const struct tasks *t, const uint64_t *slots, size_t c
         for (uint32_t j = 0; j < k->operands; j++) {
             const struct piece *p = &t->pieces.data[t->operands.data[k->first_operand + j].index];
             size_t at = piece_number(t, p);
+            if (at >= count || slots[at] == 0)
+                continue;
             *now += p->bytes;
-            *then += at < count && slots[at] > 0 ? slots[at] : p->bytes;
+            *then += slots[at];
         }
     }
 }
