@@ -7,6 +7,7 @@
 #include "tests/gpu/gpu_test.h"
 
 static const enum dtype types[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+static const enum dtype plain_types[] = {DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U8};
 
 static const char *const texts[] = {
     "none",          "cast(bf16)",    "cast(f16)",     "cast(e4m3)",        "cast(e5m2)",
@@ -17,25 +18,6 @@ static const char *const texts[] = {
 };
 #define CODECS ARRAY_LENGTH(texts)
 #define FIXED  (CODECS - 3) /* the first ones */
-
-static struct codec codec_of(struct gpu_test *g, const char *text) {
-    struct codec c = codec_none();
-    char err[256];
-
-    check(g, codec_parse(text, &c, err, sizeof err), "%s: %s", text, err);
-    return c;
-}
-
-static void same(struct gpu_test *g, const void *got, const void *want, uint64_t bytes,
-                 const char *what, const char *text) {
-    const unsigned char *a = got, *b = want;
-    uint64_t i = 0;
-
-    while (i < bytes && a[i] == b[i])
-        i++;
-    check(g, i == bytes, "%s: %s: byte %llu of %llu differs", text, what, (unsigned long long)i,
-          (unsigned long long)bytes);
-}
 
 /* ---- encoding and decoding ---- */
 
@@ -274,6 +256,16 @@ static void check_acc(struct gpu_test *g, const struct trial *r, const void *dev
     free(got);
 }
 
+/* Scratch of just the size that gpu.h tells. */
+static struct gpu_extra trial_extra(struct gpu_test *g, const struct trial *r) {
+    uint64_t bytes = gpu_scratch_bytes(&r->slot_codec, r->t, r->elems);
+
+    for (uint32_t o = 0; o < r->count; o++)
+        if (r->in[o].kind == GPU_PIECE)
+            bytes += gpu_scratch_bytes(&r->in[o].codec, r->t, r->elems);
+    return (struct gpu_extra){.scratch_dev = scratch_of(g, bytes)};
+}
+
 static void run_trial(struct gpu_test *g, struct trial *r) {
     uint64_t bytes = r->elems * dtype_bytes(r->t), acc_bytes = r->elems * r->acc_bytes;
     void *acc = host_alloc(acc_bytes), *rounded = host_alloc(bytes), *got = host_alloc(bytes);
@@ -283,16 +275,17 @@ static void run_trial(struct gpu_test *g, struct trial *r) {
                       r->shift * (r->to == TO_ACC ? r->acc_bytes : dtype_bytes(r->t)));
     bool to_chunk = r->to == TO_CHUNK || r->to == TO_BOTH;
     bool to_slot = r->to == TO_SLOT || r->to == TO_BOTH;
+    struct gpu_extra extra = trial_extra(g, r);
     uint32_t status;
 
     if (r->in_place && r->in[0].kind == (r->to == TO_ACC ? GPU_ACC : GPU_CHUNK)) {
         to_dev(out.dev, r->elements[0], out.bytes);
         r->in[0].data_dev = out.dev;
     }
-    CUDA(gpu_combine(r->t, r->op, r->in, r->count, r->elems, r->divide_by,
-                     r->to == TO_ACC ? out.dev : NULL, to_chunk ? out.dev : NULL, &r->slot_codec,
-                     to_slot ? slot.dev : NULL, slot.bytes, g->workspace_dev, g->status_dev,
-                     g->stream));
+    CUDA(gpu_combine_with(r->t, r->op, r->in, r->count, r->elems, r->divide_by,
+                          r->to == TO_ACC ? out.dev : NULL, to_chunk ? out.dev : NULL,
+                          &r->slot_codec, to_slot ? slot.dev : NULL, slot.bytes, g->workspace_dev,
+                          &extra, g->status_dev, g->stream));
     status = take_status(g);
     check(g, status == 0, "%s: status %u", r->text, status);
     reference(r, acc, rounded);
@@ -367,18 +360,37 @@ void test_value_reductions(struct gpu_test *g) {
 }
 
 void test_plain_reductions(struct gpu_test *g) {
-    static const enum dtype plain[] = {DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U8};
     struct codec none = codec_none();
 
     for (uint64_t seed = 0; seed < (g->small ? 100u : 1000u); seed++)
-        random_trial(g, &none, 1, plain[seed % ARRAY_LENGTH(plain)], seed);
-    for (size_t i = 0; i < ARRAY_LENGTH(plain); i++) {
-        uint64_t elems = 5001, bytes = elems * dtype_bytes(plain[i]);
+        random_trial(g, &none, 1, plain_types[seed % ARRAY_LENGTH(plain_types)], seed);
+    for (size_t i = 0; i < ARRAY_LENGTH(plain_types); i++) {
+        uint64_t elems = 5001, bytes = elems * dtype_bytes(plain_types[i]);
         void *src = host_alloc(bytes);
 
-        fill_any(plain[i], PATTERN_BITS, src, elems, i);
-        check_piece(g, &none, plain[i], src, elems, 1, dtype_name(plain[i]));
+        fill_any(plain_types[i], PATTERN_BITS, src, elems, i);
+        check_piece(g, &none, plain_types[i], src, elems, 1, dtype_name(plain_types[i]));
         free(src);
+    }
+}
+
+/* Codecs that are decoded aside, among each other and with the others. */
+void test_staged_reductions(struct gpu_test *g) {
+    static const char *const all[] = {"none",
+                                      "lz",
+                                      "sparse",
+                                      "cast(bf16) | sparse",
+                                      "quant(8)",
+                                      "pack",
+                                      "cast(bf16) | pack",
+                                      "cast(f16) | lz"};
+    struct codec codecs[ARRAY_LENGTH(all)];
+
+    for (size_t i = 0; i < ARRAY_LENGTH(all); i++)
+        codecs[i] = codec_of(g, all[i]);
+    for (uint64_t seed = 0; seed < (g->small ? 60u : 600u); seed++) {
+        random_trial(g, codecs, ARRAY_LENGTH(all), types[seed % ARRAY_LENGTH(types)], seed);
+        random_trial(g, codecs, 3, plain_types[seed % ARRAY_LENGTH(plain_types)], seed);
     }
 }
 
