@@ -105,6 +105,31 @@ void guarded_free(struct guarded *b) {
     dev_free(b->base);
 }
 
+void *scratch_of(struct gpu_test *g, uint64_t bytes) {
+    dev_free(g->scratch_dev);
+    g->scratch_dev = dev_alloc(bytes);
+    return g->scratch_dev;
+}
+
+struct codec codec_of(struct gpu_test *g, const char *text) {
+    struct codec c = codec_none();
+    char err[256];
+
+    check(g, codec_parse(text, &c, err, sizeof err), "%s: %s", text, err);
+    return c;
+}
+
+void same(struct gpu_test *g, const void *got, const void *want, uint64_t bytes, const char *what,
+          const char *text) {
+    const unsigned char *a = got, *b = want;
+    uint64_t i = 0;
+
+    while (i < bytes && a[i] == b[i])
+        i++;
+    check(g, i == bytes, "%s: %s: byte %llu of %llu differs", text, what, (unsigned long long)i,
+          (unsigned long long)bytes);
+}
+
 uint32_t take_status(struct gpu_test *g) {
     uint32_t status;
 
@@ -241,6 +266,11 @@ static const struct {
     {"reductions of f64 and integers", test_plain_reductions, false},
     {"pieces of cast | pack that are lost, and small slots", test_value_slots, false},
     {"cast and quant in replayed graphs", test_value_graphs, false},
+    {"reductions of codecs that are decoded aside", test_staged_reductions, false},
+    {"lz and sparse: the bytes of the reference, decoded across", test_bounded_pieces, false},
+    {"lz and sparse: slots of every size around the need", test_bounded_slots, false},
+    {"lz and sparse: malformed slots", test_bounded_malformed, false},
+    {"lz and sparse in replayed graphs", test_bounded_graphs, false},
 };
 
 int main(int argc, char **argv) {
@@ -288,6 +318,7 @@ int main(int argc, char **argv) {
             return 1;
         }
     }
+    dev_free(g.scratch_dev);
     dev_free(g.status_dev);
     dev_free(g.workspace_dev);
     CUDA(cudaStreamDestroy(g.stream));

@@ -19,6 +19,7 @@ struct gpu_test {
     cudaStream_t stream;
     struct codec pack;
     void *workspace_dev; /* for up to TEST_MAX_ELEMS */
+    void *scratch_dev;   /* scratch_of */
     uint32_t *status_dev;
 };
 
@@ -53,8 +54,16 @@ void to_host(void *host, const void *dev, uint64_t bytes);
 void to_dev(void *dev, const void *host, uint64_t bytes);
 
 void *host_alloc(uint64_t bytes);
+/* Device memory that ends where `bytes` end, until the next call. */
+void *scratch_of(struct gpu_test *g, uint64_t bytes);
 /* Waits for the stream; the status word, which is then cleared. */
 uint32_t take_status(struct gpu_test *g);
+
+/* A check that the text is a codec. */
+struct codec codec_of(struct gpu_test *g, const char *text);
+/* A check that all bytes are the same; text says of what. */
+void same(struct gpu_test *g, const void *got, const void *want, uint64_t bytes, const char *what,
+          const char *text);
 
 /* ---- data ---- */
 
@@ -96,8 +105,13 @@ void test_busy(struct gpu_test *g);
 void test_values(struct gpu_test *g);
 void test_value_reductions(struct gpu_test *g);
 void test_plain_reductions(struct gpu_test *g);
+void test_staged_reductions(struct gpu_test *g);
 void test_value_slots(struct gpu_test *g);
 void test_value_graphs(struct gpu_test *g);
+void test_bounded_pieces(struct gpu_test *g);
+void test_bounded_slots(struct gpu_test *g);
+void test_bounded_malformed(struct gpu_test *g);
+void test_bounded_graphs(struct gpu_test *g);
 
 /* occupy.cu: holds `blocks` blocks on the device, shared_bytes each, until *go (mapped host memory)
  * is not 0, but at most some seconds. */
