@@ -174,10 +174,11 @@ static const struct group *make_placed(struct eval *e, struct code *c, const uni
     bool node = c->op == CODE_ON_NODE;
     const struct group *g =
         node ? groups_on_node(e->groups, key[0].integer) : groups_rail(e->groups, key[0].integer);
-    if (!g)
-        eval_fail(e, c->a->span,
-                  node ? "there is no node %lld" : "no node has a rank at place %lld",
-                  (long long)key[0].integer);
+    if (!g && node)
+        eval_fail(e, c->a->span, "there is no node %lld: the number of nodes is %d",
+                  (long long)key[0].integer, groups_node_count(e->groups));
+    else if (!g)
+        eval_fail(e, c->a->span, "no node has a rank at place %lld", (long long)key[0].integer);
     return g;
 }
 

@@ -151,6 +151,18 @@ static bool is_builtin_function(const char *name) {
     return false;
 }
 
+static void list_codecs(struct resolver *r) {
+    char list[512] = "";
+    size_t used = 0;
+    for (int k = 0; k < CODEC_KIND_COUNT && used < sizeof list; k++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 k == 0                      ? ""
+                                 : k == CODEC_KIND_COUNT - 1 ? " and "
+                                                             : ", ",
+                                 codec_info((enum codec_kind)k)->name);
+    diag_report(r->diag, SEV_NOTE, (struct span){0}, "the codecs are %s", list);
+}
+
 static void report_unknown(struct resolver *r, const struct expr *x, enum type want) {
     if (is_builtin_function(x->name)) {
         resolve_error(r, x->span, "'%s' is a function: it needs its arguments", x->name);
@@ -160,8 +172,10 @@ static void report_unknown(struct resolver *r, const struct expr *x, enum type w
                               : want == TYPE_BUFFER ? WANTED_BUFFER
                                                     : WANTED_VALUE;
     const char *what = want == TYPE_CODEC ? "codec" : want == TYPE_BUFFER ? "buffer" : "name";
-    resolve_error(r, x->span, "unknown %s '%s'%s", what, x->name,
-                  scope_suggest(r->scope, x->name, wanted));
+    const char *near = scope_suggest(r->scope, x->name, wanted);
+    resolve_error(r, x->span, "unknown %s '%s'%s", what, x->name, near);
+    if (want == TYPE_CODEC && !near[0])
+        list_codecs(r);
     if (!strcmp(x->name, "all") && wanted == WANTED_VALUE)
         diag_report(r->diag, SEV_NOTE, x->span, "the group of all ranks is 'ranks(0..N)'");
 }
@@ -430,7 +444,7 @@ static struct code *resolve_codec_call(struct resolver *r, const char *name,
     return c;
 }
 
-static struct code *resolve_call(struct resolver *r, const struct expr *x) {
+static struct code *resolve_call(struct resolver *r, const struct expr *x, enum type want) {
     const char *name = x->call.name;
     const struct symbol *symbol = scope_find(r->scope, name);
     if (symbol && symbol->kind == SYMBOL_FUNCTION)
@@ -449,8 +463,12 @@ static struct code *resolve_call(struct resolver *r, const struct expr *x) {
         resolve_error(r, x->call.name_span, "'%s' calls itself: there is no recursion", name);
         return NULL;
     }
-    resolve_error(r, x->call.name_span, "unknown function or codec '%s'%s", name,
-                  scope_suggest(r->scope, name, WANTED_FUNCTION));
+    const char *near = scope_suggest(r->scope, name, WANTED_FUNCTION);
+    resolve_error(r, x->call.name_span, "unknown function or codec '%s'%s", name, near);
+    if (!strcmp(name, "range"))
+        diag_report(r->diag, SEV_NOTE, x->span, "a range is written first..end, as in 0..N");
+    else if (want == TYPE_CODEC && !near[0])
+        list_codecs(r);
     return NULL;
 }
 
@@ -472,7 +490,7 @@ static struct code *resolve_any(struct resolver *r, const struct expr *x, enum t
     case EXPR_TERNARY:
         return resolve_ternary(r, x, want);
     case EXPR_CALL:
-        return resolve_call(r, x);
+        return resolve_call(r, x, want);
     case EXPR_INDEX:
         return resolve_index(r, x);
     case EXPR_RANGE:

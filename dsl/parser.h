@@ -49,7 +49,7 @@ struct parser {
     bool at_statement;      /* the next token starts one */
     src_pos boundary;       /* end of the `;`, `{` or `}` before the current token's statement */
     src_pos stray_end;      /* end of the last character that is no token */
-    src_pos complained;     /* where the scanner last reported text that is no token */
+    src_pos complained;     /* last place of text that is no token; up to here, all was said */
     bool missing_semicolon; /* before the current token: next_token will supply it */
     struct token again;     /* that token; kind 0: none */
     const char *last_name;  /* value of the last token that was a name */

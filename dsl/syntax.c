@@ -335,6 +335,8 @@ static bool missing_expression(struct parser *p, const struct syntax_error *e) {
     else
         diag_report(p->diag, SEV_ERROR, p->current.at, "expected expression after %s, %s",
                     quoted(p, p->previous), what_was_found(p, e));
+    if (p->previous.kind == T_AT && found(e, "*"))
+        diag_report(p->diag, SEV_NOTE, p->current.at, "the group of all ranks is 'ranks(0..N)'");
     return true;
 }
 
@@ -366,6 +368,18 @@ static bool missing_parameter(struct parser *p, const struct syntax_error *e) {
         return false;
     say_expected(p, e, "parameter type (int, codec, group or buffer)");
     return true;
+}
+
+/* `for (...)` of another language: its semicolons end no statements. */
+static void pass_over_head(struct parser *p) {
+    size_t at = p->current.at.begin - p->base;
+    int depth = 0;
+    do {
+        depth += (p->text[at] == '(') - (p->text[at] == ')');
+        at++;
+    } while (depth > 0 && at < p->bytes);
+    p->complained = p->base + (src_pos)at;
+    diag_report(p->diag, SEV_NOTE, p->current.at, "a loop is written 'for i in 0..N { }'");
 }
 
 static bool missing_name(struct parser *p, const struct syntax_error *e) {
@@ -408,6 +422,8 @@ static bool missing_name(struct parser *p, const struct syntax_error *e) {
     }
     diag_report(p->diag, SEV_ERROR, p->current.at, "expected %s after %s, %s", what,
                 quoted(p, p->previous), what_was_found(p, e));
+    if (p->previous.kind == T_FOR && found(e, "("))
+        pass_over_head(p);
     return true;
 }
 
