@@ -1,6 +1,6 @@
 /*
- * pack_decode.cuh: `pack` inside a warp: from the bytes of a slot, whatever they are, to the elements
- * of a group in registers. pack.cuh is the way there.
+ * pack_decode.cuh: `pack` inside a warp: from the bytes of a slot, whatever they are, to the
+ * elements of a group in registers. pack.cuh is the way there.
  */
 #ifndef SLUICE_KERNELS_PACK_DECODE_CUH
 #define SLUICE_KERNELS_PACK_DECODE_CUH
