@@ -1,5 +1,5 @@
 /*
- * gpu_speed_copy.cu: a copy as fast as the memory is, for the copy rate that the benchmark compares with.
+ * gpu_speed_copy.cu: a copy as fast as the memory is, whose rate the benchmark compares with.
  */
 #include <cstdint>
 

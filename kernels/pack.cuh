@@ -1,5 +1,6 @@
 /*
- * pack.cuh: `pack` inside a warp: a group from registers to the pieces of its encoding, and back.
+ * pack.cuh: `pack` inside a warp: a group from registers to the pieces of its encoding, and what
+ * decoding (pack_decode.cuh) shares with that.
  * pack.c draws the layout, FORMAT.md defines it. Kernels are in pack.cu and combine.cu.
  *
  * The two halves of a register hold two exponents, so 16 registers hold a lane's 32. Codes become
@@ -111,8 +112,8 @@ __device__ __forceinline__ uint32_t lanes_up_to(uint32_t mine) {
 
 /* ---- escapes ---- */
 
-/* A lane knows its escaped elements as bits of a mask, few lanes have any, some have many. Listed in
- * shared memory they are shared out evenly. */
+/* A lane knows its escaped elements as bits of a mask: few lanes have any, some have many. Listed
+ * in shared memory they are shared out evenly. */
 #define PACK_LIST 256u
 struct pack_list {
     uint16_t at[PACK_LIST];

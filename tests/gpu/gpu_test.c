@@ -159,7 +159,7 @@ const char *pattern_name(enum pattern p) {
     return names[p];
 }
 
-/* Sign, an exponent d binades below the middle of the type, random mantissa, as f32 or half bits. */
+/* Sign, an exponent d binades below the middle of the type, random mantissa; f32 or half bits. */
 static uint32_t with_exponent(enum dtype t, uint32_t random, uint32_t d) {
     if (t == DTYPE_F32)
         return (random & 0x807fffffu) | (120 - d % 100) << 23;

@@ -1,6 +1,7 @@
 /*
- * gpu_test.h: what the GPU tests share: buffers with guards around them, data that is hard on a codec,
- * and checks that count. A failed check is printed and the run goes on; a CUDA error ends it.
+ * gpu_test.h: what the GPU tests share: buffers with guards around them, data that is hard on a
+ * codec, and checks that count. A failed check is printed and the run goes on; a CUDA error ends
+ * it.
  */
 #ifndef SLUICE_TESTS_GPU_GPU_TEST_H
 #define SLUICE_TESTS_GPU_GPU_TEST_H
