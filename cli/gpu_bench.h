@@ -86,8 +86,8 @@ bool contestant_name(const struct gpu_bench *b, size_t index, struct contestant 
 bool contestant_start(struct gpu_rank *r, struct contestant *c, const struct plain *plain,
                       const struct gpu_place *p);
 bool contestant_bind(struct gpu_rank *r, struct contestant *c, const struct gpu_place *p);
-/* Issues one run and, where that belongs to it, waits for what it came to. *host_s: what the issuing
- * took. */
+/* Issues one run and, where that belongs to it, waits for what it came to. *host_s: how long the
+ * issuing took. */
 bool contestant_run(struct gpu_rank *r, struct contestant *c, const struct gpu_place *p,
                     double *host_s);
 struct contestant_traffic {

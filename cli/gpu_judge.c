@@ -3,8 +3,8 @@
  *
  * Everybody's input is gathered on every rank (NCCL moves it; that is not what is measured). NCCL's
  * collectives are judged there, on the device. A schedule's result has one right string of bits:
- * rank 0 lets the CPU executor compute those of all ranks, sends each its own, and they are compared
- * on the device.
+ * rank 0 lets the CPU executor compute those of all ranks and sends each its own, and they are
+ * compared on the device.
  */
 #include "cli/gpu_bench.h"
 #include "kernels/gpu_verify.h"

@@ -1,5 +1,5 @@
-/* One rank of the benchmark. All ranks go through the same sizes, contestants and runs in one order;
- * rank 0 prints. */
+/* One rank of the benchmark. All ranks go through the same sizes, contestants and runs in one
+ * order; rank 0 prints. */
 #include "cli/gpu_bench.h"
 
 #include <sched.h>

@@ -19,9 +19,10 @@ cudaError_t gpu_count_different(enum dtype t, const void *a_dev, const void *b_d
                                 unsigned long long *wrong_dev, cudaStream_t stream);
 
 /*
- * Elements of `got` that are no reduction of the same element of `ranks` inputs, input r starting at
- * inputs_dev + r * stride_elems. The order of a sum is not known, so a sum of floating-point numbers
- * may be off by what `ranks` roundings to the type can do; all else must be right to the bit.
+ * Elements of `got` that are no reduction of the same element of `ranks` inputs, input r starting
+ * at inputs_dev + r * stride_elems. The order of a sum is not known, so a sum of floating-point
+ * numbers may be off by what `ranks` roundings to the type can do; all else must be right to the
+ * bit.
  */
 cudaError_t gpu_count_no_reduction(enum dtype t, enum redop op, const void *inputs_dev,
                                    uint64_t stride_elems, uint32_t ranks, const void *got_dev,

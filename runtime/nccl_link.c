@@ -4,8 +4,8 @@
  * A peer that dies while it owes us data leaves a kernel of NCCL spinning on our GPU. NCCL may
  * notice (sockets: at once) and says so when asked; if it does not, time runs out. Either way the
  * communicators are aborted: that ends their kernels, hence the streams. An abort returns when no
- * graph holds the communicator any more, and graphs are destroyed after it: so each runs on a thread
- * of its own, and link_close waits for these.
+ * graph holds the communicator any more, and graphs are destroyed after it: so each runs on a
+ * thread of its own, and link_close waits for these.
  */
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #include "runtime/nccl_link.h"

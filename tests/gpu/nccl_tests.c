@@ -3,8 +3,8 @@
  *
  * usage: nccl_tests SCHEDULE_FOLDER [GROUP...]
  *
- * Ranks share GPU 0 unless there are as many GPUs. Leaves with 77 (skipped) where there is no GPU or
- * no NCCL.
+ * Ranks share GPU 0 unless there are as many GPUs. Leaves with 77 (skipped) where there is no GPU
+ * or no NCCL.
  */
 #include "tests/gpu/nccl_test.h"
 

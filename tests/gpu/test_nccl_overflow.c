@@ -1,4 +1,5 @@
-/* Messages that do not fit their slots: the result is right all the same, or flagged on all ranks. */
+/* Messages that do not fit their slots: the result is right all the same, or flagged on all ranks
+ * alike. */
 #include "tests/gpu/nccl_test.h"
 
 #include "kernels/gpu_verify.h"
