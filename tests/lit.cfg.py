@@ -34,6 +34,8 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"):
         config.environment[name] = os.environ[name]
 config.environment.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
 
+if config.sluice_cuda:
+    config.available_features.add("cuda")
 if config.sluice_sanitize:
     config.available_features.add("sanitized")
 
