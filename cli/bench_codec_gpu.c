@@ -35,7 +35,7 @@ static void print_head(const struct gpu_speed_device *d, const struct bench_valu
            dtype_name(v->dtype));
     printf("%-18s %8s %7s", "codec", "piece", "ratio");
     for (int k = 0; k < GPU_SPEED_KERNELS; k++) {
-        printf(" %21s", gpu_speed_kernel_name((enum gpu_speed_kernel)k));
+        printf(" %23s", gpu_speed_kernel_name((enum gpu_speed_kernel)k));
     }
     printf("\n");
 }
@@ -46,9 +46,9 @@ static void print_result(const struct result *r) {
     printf("%-18s %8s %7.4f", r->name, format_bytes(bytes, m->raw_bytes), m->ratio);
     for (int k = 0; k < GPU_SPEED_KERNELS; k++) {
         if (m->rates[k].moved_bytes == 0) {
-            printf(" %21s", "-");
+            printf(" %23s", "-");
         } else {
-            printf(" %13.1f  %3.0f %%", m->rates[k].gbps, m->rates[k].percent);
+            printf(" %15.1f  %3.0f %%", m->rates[k].gbps, m->rates[k].percent);
         }
     }
     printf("  %s\n", !has_kernels(r) ? "no kernels"

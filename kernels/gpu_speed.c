@@ -179,22 +179,29 @@ static cudaError_t launch_decode(struct bench *b, uint32_t i) {
                       b->stream);
 }
 
-static cudaError_t launch_add(struct bench *b, uint32_t i, bool encode) {
+/* The chunk of a set, its piece and those of the sets after it. */
+static cudaError_t launch_add(struct bench *b, uint32_t i, uint32_t pieces, bool encode) {
     const struct set *s = &b->sets[i % b->set_count];
-    const struct gpu_operand in[2] = {{GPU_CHUNK, s->chunk, 0, codec_none()},
-                                      {GPU_PIECE, s->piece, b->slot_bytes, *b->codec}};
+    struct gpu_operand in[4] = {{GPU_CHUNK, s->chunk, 0, codec_none()}};
 
-    return gpu_combine(b->t, REDOP_SUM, in, 2, b->elems, 0, NULL, encode ? NULL : s->sum, b->codec,
-                       encode ? s->sum_piece : NULL, b->slot_bytes, b->workspace_dev, b->status_dev,
-                       b->stream);
+    for (uint32_t p = 0; p < pieces; p++)
+        in[1 + p] = (struct gpu_operand){GPU_PIECE, b->sets[(i + p) % b->set_count].piece,
+                                         b->slot_bytes, *b->codec};
+    return gpu_combine(b->t, REDOP_SUM, in, 1 + pieces, b->elems, 0, NULL, encode ? NULL : s->sum,
+                       b->codec, encode ? s->sum_piece : NULL, b->slot_bytes, b->workspace_dev,
+                       b->status_dev, b->stream);
 }
 
 static cudaError_t launch_decode_add(struct bench *b, uint32_t i) {
-    return launch_add(b, i, false);
+    return launch_add(b, i, 1, false);
 }
 
 static cudaError_t launch_decode_add_encode(struct bench *b, uint32_t i) {
-    return launch_add(b, i, true);
+    return launch_add(b, i, 1, true);
+}
+
+static cudaError_t launch_three_add_encode(struct bench *b, uint32_t i) {
+    return launch_add(b, i, 3, true);
 }
 
 static const struct {
@@ -204,7 +211,8 @@ static const struct {
 } kernels[] = {{"encode", launch_encode, 1, 1, 0},
                {"decode", launch_decode, 1, 1, 0},
                {"decode + add", launch_decode_add, 2, 1, 0},
-               {"decode + add + encode", launch_decode_add_encode, 1, 1, 1}};
+               {"decode + add + encode", launch_decode_add_encode, 1, 1, 1},
+               {"3 pieces + add + encode", launch_three_add_encode, 1, 3, 1}};
 
 const char *gpu_speed_kernel_name(enum gpu_speed_kernel k) {
     return kernels[k].name;

@@ -17,6 +17,7 @@ enum gpu_speed_kernel {
     GPU_SPEED_DECODE,            /* piece -> chunk */
     GPU_SPEED_DECODE_ADD,        /* chunk + piece -> chunk */
     GPU_SPEED_DECODE_ADD_ENCODE, /* chunk + piece -> piece */
+    GPU_SPEED_THREE_ADD_ENCODE,  /* chunk + three pieces -> piece */
     GPU_SPEED_KERNELS
 };
 
