@@ -1,4 +1,4 @@
-"""Every example of every `sluice COMMAND --help` runs and ends with 0.
+"""Every example of every `sluice COMMAND --help` runs and ends with 0, or finds no GPU if it says GPU.
 
 usage: check_examples.py TOP SLUICE_FOLDER
 """
@@ -8,6 +8,10 @@ import subprocess
 import sys
 
 import tree
+
+
+# What is said where an example that needs a GPU finds none.
+NO_GPU = "built without CUDA|no CUDA device|cudaGetDeviceCount: "
 
 
 def complaints(top, sluice_folder):
@@ -21,13 +25,14 @@ def complaints(top, sluice_folder):
     commands = re.findall(r"^  (\w+)  +[a-z]", shell("sluice --help").stdout.split("exit codes")[0], re.M)
     for command in commands:
         examples = shell(f"sluice {command} --help").stdout.partition("\nexamples:\n")[2].splitlines()
-        runnable = [line.strip() for line in examples if line.strip() and not line.strip().startswith("#")]
+        runnable = [(line.strip(), above) for above, line in zip([""] + examples, examples)
+                    if line.strip() and not line.strip().startswith("#")]
         if not runnable:
             errors.append(f"sluice {command} --help has no example")
-        for example in runnable:
+        for example, comment in runnable:
             checked += 1
             done = shell(example)
-            if done.returncode != 0:
+            if done.returncode != 0 and not ("GPU" in comment and re.search(NO_GPU, done.stdout)):
                 errors.append(f"`{example}` ends with {done.returncode}:\n{done.stdout}")
     return errors, checked
 

@@ -196,6 +196,11 @@ class Command(Tree):
         help_text = "case $* in --help) echo '  run   runs';; *--help) printf '\\nexamples:\\n  # x\\n  sluice run a\\n';; "
         self.expect(check_examples.complaints(self.top, self.fake(help_text + "esac\n")))
         self.expect(check_examples.complaints(self.top, self.fake(help_text + "*) exit 3;; esac\n")), "ends with 3")
+        without = "*) echo this sluice was built without CUDA; exit 2;; esac\n"
+        self.expect(check_examples.complaints(self.top, self.fake(help_text + without)), "ends with 2")
+        help_text = help_text.replace("# x", "# on a GPU")
+        self.expect(check_examples.complaints(self.top, self.fake(help_text + without)))
+        self.expect(check_examples.complaints(self.top, self.fake(help_text + "*) exit 3;; esac\n")), "ends with 3")
 
     def test_schedules(self):
         self.expect(check_schedules.complaints(self.top, self.fake("exit 0\n"), [2]))
