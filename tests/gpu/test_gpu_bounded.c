@@ -144,7 +144,7 @@ static void check_sizes(struct gpu_test *g, const struct codec *c, enum dtype t,
             char text[160];
 
             if ((g->small && (sizes[n] > 8193 || (sizes[n] == 8191 && k % 2 == 0))) ||
-                (sizes[n] > 100000 && (k + n) % 3 != 0))
+                (sizes[n] > 100000 && ((size_t)k + n) % 3 != 0))
                 continue;
             src = host_alloc(sizes[n] * dtype_bytes(t));
             snprintf(text, sizeof text, "%s of %s, %llu elements, content %d", codec_text,
