@@ -144,7 +144,8 @@ static void print_result(const struct run_outcome *r, bool colour) {
         " are within the codec's bound\n            (largest error %.3g, %.0f %% of the bound)\n",
         v->worst_error, 100 * v->worst_fraction);
     if (v->unbounded) {
-        printf("            %s have no bound: infinite, NaN, or next to such a value\n",
+        printf("            %s have no bound: infinite, NaN, next to such a value, or by error "
+               "feedback\n",
                format_integer(n, v->unbounded));
     }
 }

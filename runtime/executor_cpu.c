@@ -480,7 +480,7 @@ static uint64_t add_up(uint64_t a, uint64_t b) {
 static bool has_room(struct executor *e) {
     const struct run_options *o = &e->options;
     char need[NUMBER_TEXT_BYTES], may[NUMBER_TEXT_BYTES];
-    uint64_t bytes = 0;
+    uint64_t bytes = 2 * e->states.bytes;
     for (size_t i = 0; i < e->plan.t->ranks.count; i++)
         bytes = add_up(bytes, add_up(arena_of(e, i), e->plan.recv_bytes[i]));
     for (int i = 0; i < e->threads; i++)
