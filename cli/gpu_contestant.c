@@ -79,6 +79,25 @@ static bool compile(struct gpu_rank *r, struct contestant *c, const struct plain
     return sluice_failed(r, c, sluice_status_text(s), c->plan ? sluice_error(c->plan) : "");
 }
 
+/* Whether the schedule's buffers are those of the collective, on all ranks: other ones would not
+ * fit the memory that is here. */
+static bool same_buffers(struct gpu_rank *r, struct contestant *c, const struct plain *plain) {
+    struct gpu_place out, in;
+    for (int i = 0; i < r->l->ranks; i++) {
+        plain_places(plain, i, r, &out, &in);
+        if (sluice_send_bytes(c->plan, i) == out.send_bytes &&
+            sluice_recv_bytes(c->plan, i) == out.recv_bytes) {
+            continue;
+        }
+        if (r->l->rank == 0) {
+            complain(r->b->o, "%s: its buffers on rank %d are not those of %s over all ranks",
+                     c->name, i, collective_name(plain->collective));
+        }
+        return false;
+    }
+    return true;
+}
+
 bool contestant_start(struct gpu_rank *r, struct contestant *c, const struct plain *plain,
                       const struct gpu_place *p) {
     c->plain = *plain;
@@ -90,7 +109,7 @@ bool contestant_start(struct gpu_rank *r, struct contestant *c, const struct pla
     go.timestamps = r->b->o->timeline != NULL;
     const void *send = p->send_dev;
     void *recv = p->recv_dev;
-    return compile(r, c, plain) &&
+    return compile(r, c, plain) && same_buffers(r, c, plain) &&
            graph_ok(r, c, sluice_graph_create(&c->graph, c->plan, r->sluice, &send, &recv, &go),
                     "sluice_graph_create");
 }

@@ -39,9 +39,9 @@ table() {
     python3 - "$1" <<'END'
 import json, sys
 for row in json.load(open(sys.argv[1]))["rows"]:
-    side = row["out_of_place"]
-    print(f"{row['bytes'] / 2**20:7g} MiB  {row['name']:44} {side['seconds'] * 1e3:9.3f} ms",
-          f"{side['busbw_gb_per_s']:8.2f} GB/s  x{row['times_nccl']:.2f}  wrong", side.get("wrong", "-"))
+    side, faster = row["out_of_place"], row["times_nccl"]
+    print(f"{row['bytes'] / 2**20:7g} MiB  {row['name']:40} {side['seconds'] * 1e3:9.3f} ms",
+          f"{side['busbw_gb_per_s']:8.2f} GB/s  x{faster:.2f}  wrong", side.get("wrong", "-"))
 END
 }
 
