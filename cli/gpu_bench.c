@@ -54,17 +54,30 @@ static bool ranks_known(const struct options *o, const int32_t *ranks, size_t co
     return false;
 }
 
+/* How the ranks are told that they lie on hosts; 0: as they do. False: an error was printed. */
+static bool per_node_parse(const struct options *o, int ranks, int *per_node) {
+    *per_node = o->ranks_per_node > 0 ? (int)o->ranks_per_node : 0;
+    if (o->nodes <= 0) {
+        return true;
+    }
+    if (ranks <= 0 || ranks % o->nodes != 0) {
+        usage_error(o, "%d ranks do not divide over %lld nodes", ranks, (long long)o->nodes);
+        return false;
+    }
+    *per_node = ranks / (int)o->nodes;
+    return true;
+}
+
 static enum exit_code start(struct gpu_bench *b, int ranks) {
     const struct options *o = b->o;
-    struct launch_options l = {.ranks = ranks,
-                               .oversubscribe = o->oversubscribe,
-                               .grace_s = GRACE_S,
-                               .ranks_per_node =
-                                   o->ranks_per_node > 0 ? (int)o->ranks_per_node : 0};
+    struct launch_options l = {
+        .ranks = ranks, .oversubscribe = o->oversubscribe, .grace_s = GRACE_S};
     char program[32];
     snprintf(program, sizeof program, "sluice %s", commands[o->command].name);
-    int code = launch_ranks(program, &l, gpu_rank_run, b);
-    return (enum exit_code)code;
+    if (!per_node_parse(o, ranks, &l.ranks_per_node)) {
+        return EXIT_USAGE;
+    }
+    return (enum exit_code)launch_ranks(program, &l, gpu_rank_run, b);
 }
 
 enum exit_code bench_collective(const struct options *o, enum collective collective) {
