@@ -17,6 +17,7 @@
  *     +---------------------------------------------------+--------+
  */
 #include "kernels/bounded.h"
+#include "kernels/codec_chain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -84,19 +85,10 @@ static int32_t link_count(const struct codec *c) {
                                                                      : c->stage_count - 1;
 }
 
-/* The stage that packs, and what reaches it. */
-struct last {
-    const struct codec_stage *s;
-    const struct codec_ops *ops;
-    enum dtype t;
-    uint64_t elems;
-    uint64_t aside_bytes; /* of all links */
-};
-
-static struct last last_of(const struct codec *c, enum dtype t, uint64_t elems) {
+struct codec_last codec_last_of(const struct codec *c, enum dtype t, uint64_t elems) {
     static const struct codec_stage none = {.kind = CODEC_NONE};
     int32_t links = link_count(c);
-    struct last l = {.s = links < c->stage_count ? &c->stages[links] : &none, .t = t};
+    struct codec_last l = {.s = links < c->stage_count ? &c->stages[links] : &none, .t = t};
 
     l.ops = codec_ops_of(l.s->kind);
     l.elems = elems;
@@ -231,57 +223,55 @@ double codec_error_bound(const struct codec *c, enum dtype t, double abs_value, 
 
 #define ASIDE_UNIT 16u
 
-/* A piece that a bounded codec leaves raw. */
-static bool goes_raw(const struct last *l) {
+bool codec_last_goes_raw(const struct codec_last *l) {
     return l->ops->magic != 0 && bounded_goes_raw(l->elems);
 }
 
-static uint64_t header_bytes_of(const struct last *l) {
-    if (l->ops->magic == 0 || goes_raw(l) || bounded_is_too_big(l->t, l->elems))
+static uint64_t header_bytes_of(const struct codec_last *l) {
+    if (l->ops->magic == 0 || codec_last_goes_raw(l) || bounded_is_too_big(l->t, l->elems))
         return 0;
     return BOUNDED_HEADER_BYTES;
 }
 
 /* With what lies aside. */
-static uint64_t whole_bytes(const struct last *l, uint64_t own_bytes) {
+static uint64_t whole_bytes(const struct codec_last *l, uint64_t own_bytes) {
     return l->aside_bytes == 0 ? own_bytes : round_up(own_bytes, ASIDE_UNIT) + l->aside_bytes;
 }
 
-static uint64_t worst_bytes_of(const struct last *l) {
-    if (goes_raw(l))
+uint64_t codec_last_worst_bytes(const struct codec_last *l) {
+    if (codec_last_goes_raw(l))
         return l->elems * dtype_bytes(l->t);
     return l->ops->worst_bytes(l->s, l->t, l->elems);
 }
 
-/* What the last stage has of a slot, with aside bytes behind it. */
-static uint64_t own_bytes_of(const struct last *l, uint64_t slot_bytes) {
+uint64_t codec_own_bytes(const struct codec_last *l, uint64_t slot_bytes) {
     if (l->aside_bytes == 0)
         return slot_bytes;
     if (header_bytes_of(l) == 0)
-        return round_up(worst_bytes_of(l), ASIDE_UNIT);
+        return round_up(codec_last_worst_bytes(l), ASIDE_UNIT);
     return (slot_bytes - l->aside_bytes) / ASIDE_UNIT * ASIDE_UNIT;
 }
 
 uint64_t codec_worst_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    struct last l;
+    struct codec_last l;
 
     if (elems > CODEC_MAX_ELEMS)
         return CODEC_SIZE_ERROR;
     if (elems == 0)
         return 0;
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     if (l.ops->magic != 0 && bounded_is_too_big(l.t, l.elems))
         return CODEC_SIZE_ERROR;
-    return whole_bytes(&l, worst_bytes_of(&l));
+    return whole_bytes(&l, codec_last_worst_bytes(&l));
 }
 
 uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     uint64_t worst = codec_worst_bytes(c, t, elems), share;
-    struct last l;
+    struct codec_last l;
 
     if (!codec_has_header(c, t, elems))
         return worst;
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     if (l.s->params[0] == CODEC_UNSET)
         return worst;
     /* raw is at most 2^36 and the budget 10^6: the product fits */
@@ -291,20 +281,20 @@ uint64_t codec_slot_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
 }
 
 static uint64_t header_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    struct last l;
+    struct codec_last l;
 
     if (elems > CODEC_MAX_ELEMS || elems == 0)
         return 0;
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     return header_bytes_of(&l);
 }
 
 uint64_t codec_least_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    struct last l;
+    struct codec_last l;
 
     if (header_bytes(c, t, elems) == 0)
         return codec_worst_bytes(c, t, elems);
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     return whole_bytes(&l, BOUNDED_HEADER_BYTES);
 }
 
@@ -317,22 +307,6 @@ static uint64_t between_bytes(enum dtype t, uint64_t elems) {
     return (elems * dtype_bytes(t) + 63) / 64 * 64;
 }
 
-/* The stages of a piece that do something before the last one. */
-struct link {
-    const struct codec_stage *s;
-    const struct codec_ops *ops;
-    enum dtype t;
-    uint64_t elems;              /* that it takes */
-    uint64_t room_at;            /* in scratch, of what it leaves */
-    uint64_t state_at, aside_at; /* in the state of this end, and behind the last stage's slot */
-};
-
-struct links {
-    struct link at[CODEC_MAX_STAGES];
-    int32_t count;
-    uint64_t room_bytes, state_bytes; /* state: of the last stage is behind those of the links */
-};
-
 static uint64_t state_bytes_of(const struct codec_stage *s, enum dtype t, uint64_t elems,
                                enum codec_side side) {
     const struct codec_ops *ops = codec_ops_of(s->kind);
@@ -340,19 +314,19 @@ static uint64_t state_bytes_of(const struct codec_stage *s, enum dtype t, uint64
     return ops->state_bytes != NULL ? round_up(ops->state_bytes(s, t, elems, side), 16) : 0;
 }
 
-static struct links links_of(const struct codec *c, enum dtype t, uint64_t elems,
-                             enum codec_side side) {
-    struct links all = {.count = 0};
+struct codec_links codec_links_of(const struct codec *c, enum dtype t, uint64_t elems,
+                                  enum codec_side side) {
+    struct codec_links all = {.ends = link_count(c) == c->stage_count};
     uint64_t aside = 0;
 
     for (int32_t i = 0; i < link_count(c); i++) {
         const struct codec_stage *s = &c->stages[i];
-        struct link *l = &all.at[all.count];
+        struct codec_link *l = &all.at[all.count];
 
         if (does_nothing(s, t))
             continue;
-        *l = (struct link){s,    codec_ops_of(s->kind), t, elems, all.room_bytes, all.state_bytes,
-                           aside};
+        *l = (struct codec_link){
+            s, codec_ops_of(s->kind), t, elems, all.room_bytes, all.state_bytes, aside};
         all.state_bytes += state_bytes_of(s, t, elems, side);
         aside += l->ops->aside_bytes != NULL ? l->ops->aside_bytes(s, elems) : 0;
         t = leaves(s, t);
@@ -367,25 +341,25 @@ static struct links links_of(const struct codec *c, enum dtype t, uint64_t elems
 uint64_t codec_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     if (elems > CODEC_MAX_ELEMS)
         return CODEC_SIZE_ERROR;
-    return links_of(c, t, elems, CODEC_ENCODER).room_bytes;
+    return codec_links_of(c, t, elems, CODEC_ENCODER).room_bytes;
 }
 
 /* ---- state ---- */
 
 uint64_t codec_state_bytes(const struct codec *c, enum dtype t, uint64_t elems,
                            enum codec_side side) {
-    struct last l;
+    struct codec_last l;
 
     if (elems > CODEC_MAX_ELEMS)
         return CODEC_SIZE_ERROR;
-    l = last_of(c, t, elems);
-    return links_of(c, t, elems, side).state_bytes + state_bytes_of(l.s, l.t, l.elems, side);
+    l = codec_last_of(c, t, elems);
+    return codec_links_of(c, t, elems, side).state_bytes + state_bytes_of(l.s, l.t, l.elems, side);
 }
 
 void codec_state_init(const struct codec *c, enum dtype t, uint64_t elems, enum codec_side side,
                       uint64_t seed, void *state) {
-    struct links all = links_of(c, t, elems, side);
-    struct last l = last_of(c, t, elems);
+    struct codec_links all = codec_links_of(c, t, elems, side);
+    struct codec_last l = codec_last_of(c, t, elems);
     uint8_t *at = state;
 
     memset(at, 0, codec_state_bytes(c, t, elems, side));
@@ -397,7 +371,7 @@ void codec_state_init(const struct codec *c, enum dtype t, uint64_t elems, enum 
 }
 
 /* The part of the state that is the link's; the zeros behind it are written here. */
-static struct stage_memory memory_of(const struct link *l, enum codec_side side,
+static struct stage_memory memory_of(const struct codec_link *l, enum codec_side side,
                                      const struct codec_state *state, uint8_t *behind) {
     struct stage_memory m = {.first_elem = state->first_elem, .aside = behind + l->aside_at};
     uint64_t padded = state_bytes_of(l->s, l->t, l->elems, side);
@@ -418,7 +392,7 @@ static struct stage_memory memory_of(const struct link *l, enum codec_side side,
 static const struct codec_state just_begun = {.now = NULL};
 
 /* What the link takes becomes what it leaves. */
-static void push_link(const struct link *l, const void *src, void *to, uint8_t *behind,
+static void push_link(const struct codec_link *l, const void *src, void *to, uint8_t *behind,
                       const struct codec_state *state) {
     struct stage_memory m = memory_of(l, CODEC_ENCODER, state, behind);
     uint64_t unused;
@@ -430,18 +404,18 @@ static void push_link(const struct link *l, const void *src, void *to, uint8_t *
                        between_bytes(leaves(l->s, l->t), elems_after(l->s, l->elems)), &unused);
 }
 
-static enum codec_status encode_last(const struct last *l, const void *src, void *slot,
+static enum codec_status encode_last(const struct codec_last *l, const void *src, void *slot,
                                      uint64_t slot_bytes, uint64_t *need_bytes, uint64_t state_at,
                                      const struct codec_state *state) {
     if (state_bytes_of(l->s, l->t, l->elems, CODEC_ENCODER) > 0) {
-        struct link own = {l->s, l->ops, l->t, l->elems, .state_at = state_at};
+        struct codec_link own = {l->s, l->ops, l->t, l->elems, .state_at = state_at};
         struct stage_memory m = memory_of(&own, CODEC_ENCODER, state, slot);
 
-        *need_bytes = worst_bytes_of(l);
+        *need_bytes = codec_last_worst_bytes(l);
         l->ops->push(l->s, l->t, src, l->elems, slot, &m);
         return CODEC_OK;
     }
-    if (goes_raw(l))
+    if (codec_last_goes_raw(l))
         return codec_none_ops.encode(l->s, l->t, src, l->elems, slot, slot_bytes, need_bytes);
     return l->ops->encode(l->s, l->t, src, l->elems, slot, slot_bytes, need_bytes);
 }
@@ -450,8 +424,8 @@ enum codec_status codec_encode_next(const struct codec *c, enum dtype t, const v
                                     uint64_t elems, void *slot, uint64_t slot_bytes,
                                     uint64_t *need_bytes, void *scratch,
                                     const struct codec_state *state) {
-    struct links all;
-    struct last l;
+    struct codec_links all;
+    struct codec_last l;
     enum codec_status status;
     uint64_t own_bytes, unused;
 
@@ -464,20 +438,21 @@ enum codec_status codec_encode_next(const struct codec *c, enum dtype t, const v
         *need_bytes = codec_least_bytes(c, t, elems);
         return CODEC_OVERFLOW;
     }
-    all = links_of(c, t, elems, CODEC_ENCODER);
-    l = last_of(c, t, elems);
-    own_bytes = own_bytes_of(&l, slot_bytes);
+    all = codec_links_of(c, t, elems, CODEC_ENCODER);
+    l = codec_last_of(c, t, elems);
+    own_bytes = codec_own_bytes(&l, slot_bytes);
     for (int32_t i = 0; i < all.count; i++) {
-        bool ends = i + 1 == all.count && link_count(c) == c->stage_count;
+        bool ends = all.ends && i + 1 == all.count;
         void *to = ends ? slot : (uint8_t *)scratch + all.at[i].room_at;
 
         push_link(&all.at[i], src, to, (uint8_t *)slot + own_bytes, state);
         src = to;
     }
+    if (l.aside_bytes != 0 && header_bytes_of(&l) == 0) /* the gap before what lies aside */
+        memset((uint8_t *)slot + codec_last_worst_bytes(&l), 0,
+               own_bytes - codec_last_worst_bytes(&l));
     if (src == slot) {
         *need_bytes = codec_worst_bytes(c, t, elems);
-        memset((uint8_t *)slot + worst_bytes_of(&l), 0,
-               whole_bytes(&l, worst_bytes_of(&l)) - l.aside_bytes - worst_bytes_of(&l));
         return CODEC_OK;
     }
     status = encode_last(&l, src, slot, own_bytes, need_bytes, all.state_bytes, state);
@@ -493,17 +468,17 @@ enum codec_status codec_encode(const struct codec *c, enum dtype t, const void *
 
 bool codec_mark_overflow(const struct codec *c, enum dtype t, uint64_t elems, void *slot,
                          uint64_t slot_bytes, uint64_t need_bytes) {
-    struct last l;
+    struct codec_last l;
 
     if (header_bytes(c, t, elems) == 0 || slot_bytes < codec_least_bytes(c, t, elems))
         return false;
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     bounded_write_header(l.ops->magic, l.t, l.elems, slot, true,
                          need_bytes > l.aside_bytes ? need_bytes - l.aside_bytes : 0);
     return true;
 }
 
-static enum codec_status pull_link(const struct link *l, const void *from, void *dst,
+static enum codec_status pull_link(const struct codec_link *l, const void *from, void *dst,
                                    uint8_t *behind, const char **reason,
                                    const struct codec_state *state) {
     struct stage_memory m = memory_of(l, CODEC_DECODER, state, behind);
@@ -519,8 +494,8 @@ static enum codec_status pull_link(const struct link *l, const void *from, void 
 enum codec_status codec_decode_next(const struct codec *c, enum dtype t, const void *slot,
                                     uint64_t slot_bytes, uint64_t elems, void *dst, void *scratch,
                                     const char **reason, const struct codec_state *state) {
-    struct links all;
-    struct last l;
+    struct codec_links all;
+    struct codec_last l;
     enum codec_status status = CODEC_OK;
     const void *from = slot;
     uint8_t *behind;
@@ -535,14 +510,14 @@ enum codec_status codec_decode_next(const struct codec *c, enum dtype t, const v
         *reason = CODEC_SHORT_SLOT;
         return CODEC_MALFORMED;
     }
-    all = links_of(c, t, elems, CODEC_DECODER);
-    l = last_of(c, t, elems);
-    behind = (uint8_t *)(uintptr_t)slot + own_bytes_of(&l, slot_bytes);
-    if (link_count(c) < c->stage_count) {
-        const struct codec_ops *ops = goes_raw(&l) ? &codec_none_ops : l.ops;
+    all = codec_links_of(c, t, elems, CODEC_DECODER);
+    l = codec_last_of(c, t, elems);
+    behind = (uint8_t *)(uintptr_t)slot + codec_own_bytes(&l, slot_bytes);
+    if (!all.ends) {
+        const struct codec_ops *ops = codec_last_goes_raw(&l) ? &codec_none_ops : l.ops;
         void *to = all.count == 0 ? dst : (uint8_t *)scratch + all.at[all.count - 1].room_at;
 
-        status = ops->decode(l.s, l.t, slot, own_bytes_of(&l, slot_bytes), l.elems, to, reason);
+        status = ops->decode(l.s, l.t, slot, codec_own_bytes(&l, slot_bytes), l.elems, to, reason);
         from = to;
     }
     for (int32_t i = all.count - 1; i >= 0 && status == CODEC_OK; i--) {
@@ -562,7 +537,7 @@ enum codec_status codec_decode(const struct codec *c, enum dtype t, const void *
 
 bool codec_encoded_bytes(const struct codec *c, enum dtype t, uint64_t elems, const void *slot,
                          uint64_t slot_bytes, uint64_t *bytes, bool *overflowed) {
-    struct last l;
+    struct codec_last l;
 
     *overflowed = false;
     *bytes = codec_worst_bytes(c, t, elems);
@@ -570,7 +545,7 @@ bool codec_encoded_bytes(const struct codec *c, enum dtype t, uint64_t elems, co
         return slot_bytes >= *bytes;
     if (slot_bytes < BOUNDED_HEADER_BYTES)
         return false;
-    l = last_of(c, t, elems);
+    l = codec_last_of(c, t, elems);
     if (bounded_read_header(l.ops->magic, l.t, l.elems, slot, bytes, overflowed) != NULL)
         return false;
     if (*bytes != 0)

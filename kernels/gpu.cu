@@ -84,8 +84,7 @@ cudaError_t launch(const gpu_job &job) {
 }
 
 bool needs_workspace(const gpu_job &job) {
-    return job.slot != NULL && (job.wire.form == GPU_FORM_PACK ||
-                                job.wire.form == GPU_FORM_CAST_PACK || gpu_is_staged(job.wire));
+    return job.slot != NULL && job.wire.places;
 }
 
 bool has_staged(const gpu_job &job) {
@@ -99,6 +98,7 @@ bool has_staged(const gpu_job &job) {
 /* False when there is no memory for the passes. */
 bool takes_passes(const struct gpu_extra *extra, gpu_passes &p) {
     p.scratch = extra != NULL ? extra->scratch_dev : NULL;
+    p.state = extra != NULL ? extra->state : gpu_state{};
     p.launch = launch;
     return p.scratch != NULL && aligned(p.scratch, GPU_ALIGNMENT);
 }
@@ -150,7 +150,7 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
     bool packed = false;
 
     wire.form = GPU_FORM_RAW;
-    if (elems > MAX_ELEMS || codec_is_stateful(c)) {
+    if (elems > MAX_ELEMS || !codec_check(c, t, NULL, 0)) {
         wire.form = GPU_FORM_NONE;
         return wire;
     }
@@ -159,6 +159,10 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
 
         if (s->kind == CODEC_NONE || (s->kind == CODEC_CAST && s->params[0] == (int64_t)left))
             continue;
+        if (s->kind == CODEC_DELTA || s->kind == CODEC_TOPK) {
+            wire.form = GPU_FORM_STAGED;
+            return wire;
+        }
         if (s->kind == CODEC_LZ || s->kind == CODEC_SPARSE) {
             last = s->kind == CODEC_LZ ? GPU_FORM_LZ : GPU_FORM_SPARSE;
             continue;
@@ -170,6 +174,7 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
             left = (enum dtype)s->params[0];
         } else if (s->kind == CODEC_QUANT && is_narrow_float(t) && wire.form == GPU_FORM_RAW) {
             quant_wire(s, elems, wire);
+            wire.stochastic = s->params[2] == CODEC_ROUND_STOCHASTIC;
             if (wire.block_shift == 0 && elems > MAX_INVERSE)
                 wire.form = GPU_FORM_NONE;
         } else if (s->kind == CODEC_PACK && is_narrow_float(left) && !packed) {
@@ -186,16 +191,26 @@ struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems)
     return wire;
 }
 
+/* The same for a piece that is to be encoded. */
+static struct gpu_wire slot_wire_of(const struct codec *c, enum dtype t, uint64_t elems) {
+    gpu_wire wire = gpu_wire_of(c, t, elems);
+
+    if (wire.stochastic)
+        wire.form = GPU_FORM_STAGED;
+    wire.places = codec_has_header(c, t, elems);
+    return wire;
+}
+
 extern "C" uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
     gpu_job job = {};
 
-    job.wire = gpu_wire_of(c, t, elems);
+    job.wire = slot_wire_of(c, t, elems);
     job.slot = (unsigned char *)&job; /* any */
     return needs_workspace(job) ? pack_workspace_of(elems) : 0;
 }
 
 extern "C" uint64_t gpu_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems) {
-    return gpu_is_staged(gpu_wire_of(c, t, elems)) ? staged_scratch_bytes(c, t, elems) : 0;
+    return gpu_is_staged(slot_wire_of(c, t, elems)) ? staged_scratch_bytes(c, t, elems) : 0;
 }
 
 extern "C" cudaError_t gpu_encode_with(const struct codec *c, enum dtype t, const void *src_dev,
@@ -204,7 +219,7 @@ extern "C" cudaError_t gpu_encode_with(const struct codec *c, enum dtype t, cons
                                        uint32_t *status_dev, cudaStream_t stream) {
     gpu_job job = {};
 
-    job.wire = gpu_wire_of(c, t, elems);
+    job.wire = slot_wire_of(c, t, elems);
     if (job.wire.form == GPU_FORM_NONE)
         return cudaErrorNotSupported;
     if (elems == 0)
@@ -253,7 +268,8 @@ extern "C" cudaError_t gpu_decode_with(const struct codec *c, enum dtype t, cons
     if (status_dev == NULL)
         return cudaErrorInvalidValue;
     job.t = t, job.elems = elems, job.count = 1, job.moved = true;
-    job.in[0] = {GPU_PIECE, (const unsigned char *)slot_dev, slot_bytes, wire, c};
+    job.in[0] = {GPU_PIECE, (const unsigned char *)slot_dev,           slot_bytes, wire,
+                 c,         extra != NULL ? extra->state : gpu_state{}};
     job.chunk = (unsigned char *)dst_dev;
     job.status = status_dev, job.stream = stream;
     return launch_decode(job, extra);
@@ -277,14 +293,17 @@ gpu_combine_with(enum dtype t, enum redop op, const struct gpu_operand *operands
         !aligned(acc_dev, acc_bytes(t)) || !aligned(chunk_dev, dtype_bytes(t)))
         return cudaErrorInvalidValue;
     if (slot_dev != NULL)
-        job.wire = gpu_wire_of(c, t, elems);
+        job.wire = slot_wire_of(c, t, elems);
     job.t = t, job.op = op, job.elems = elems, job.divide_by = divide_by, job.count = count;
     job.acc = (unsigned char *)acc_dev, job.chunk = (unsigned char *)chunk_dev;
     job.slot = (unsigned char *)slot_dev, job.slot_bytes = slot_bytes;
     job.workspace = workspace_dev, job.status = status_dev, job.stream = stream;
-    for (uint32_t o = 0; o < count; o++)
+    for (uint32_t o = 0; o < count; o++) {
         if (elems != 0 && !takes_operand(&operands[o], t, elems, job.in[o]))
             return cudaErrorInvalidValue;
+        if (extra != NULL && extra->operand_states != NULL)
+            job.in[o].state = extra->operand_states[o];
+    }
     job.moved = count == 1 && job.in[0].kind != GPU_ACC && acc_dev == NULL;
     if (job.moved)
         job.divide_by = 0;

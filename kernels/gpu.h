@@ -16,8 +16,7 @@
  *
  * They return cudaErrorNotSupported for a type or codec without kernels, cudaErrorInvalidValue for
  * arguments that do not fit one another, both with nothing enqueued; otherwise what the launch
- * returned. Kernels exist for `none`, `lz` and `sparse` of every type, for `cast`, `quant` and `pack`
- * of f32, f16 and bf16, and for their compositions.
+ * returned. Kernels exist for every codec of every type that it takes.
  */
 #ifndef SLUICE_KERNELS_GPU_H
 #define SLUICE_KERNELS_GPU_H
@@ -49,13 +48,13 @@ uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems
  * pieces and of its slot. Launches that may run at the same time need one each. */
 uint64_t gpu_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems);
 
-/* The state of a stateful codec on one side of one connection (codec.h says what it is): what the
- * last launch that counts has left, and where this one leaves its own. They must not overlap. Who
- * owns them takes the next for the old once all ranks know that nothing was lost, and runs again
- * from the old otherwise. */
+/* What a codec remembers of a piece at this end, as struct codec_state has it, in device memory of
+ * codec_state_bytes each at multiples of GPU_ALIGNMENT. They must not overlap. Whoever keeps them
+ * takes next for now once all ranks know that nothing was lost. */
 struct gpu_state {
-    const void *old_dev;
-    void *next_dev;
+    const void *now_dev; /* NULL: what codec_state_init makes of seed 0 */
+    void *next_dev;      /* NULL: not wanted */
+    uint64_t first_elem; /* of the piece, from the start of its chunk */
 };
 
 /* What some codecs need beside the arguments of every launch; zero what is not needed. */

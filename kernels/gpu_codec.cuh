@@ -30,6 +30,8 @@ struct gpu_wire {
     uint32_t blocks;
     uint32_t group_bytes; /* of 1,024 elements, without their scales: GPU_FORM_CAST, _QUANT */
     uint64_t integers_at; /* bytes; 0 for other forms */
+    bool stochastic;      /* GPU_FORM_QUANT: to be encoded in a pass of its own */
+    bool places;          /* an encode needs a workspace */
 };
 
 struct gpu_wire gpu_wire_of(const struct codec *c, enum dtype t, uint64_t elems);
@@ -41,6 +43,7 @@ struct gpu_input {
     uint64_t slot_bytes;
     struct gpu_wire wire;
     const struct codec *codec; /* GPU_PIECE; host memory */
+    struct gpu_state state;
 };
 
 /* Arguments of gpu_combine that fit one another. */
@@ -85,6 +88,7 @@ cudaError_t lz_decode(const struct gpu_job &job);
 struct gpu_passes {
     void *scratch; /* staged_scratch_bytes of all codecs that take part */
     const struct codec *slot_codec;
+    struct gpu_state state;
     cudaError_t (*launch)(const struct gpu_job &job); /* what other kernels take */
 };
 

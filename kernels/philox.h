@@ -8,8 +8,13 @@
 
 #include <stdint.h>
 
-static inline __attribute__((always_inline)) void philox(const uint32_t counter[4],
-                                                         const uint32_t key[2], uint32_t out[4]) {
+#ifdef __CUDACC__
+#define PHILOX_BODY static __device__ __forceinline__
+#else
+#define PHILOX_BODY static inline __attribute__((always_inline))
+#endif
+
+PHILOX_BODY void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
 

@@ -46,8 +46,11 @@ static uint64_t topk_state_bytes(const struct codec_stage *s, enum dtype t, uint
 
 /* ---- choosing ---- */
 
+/* Orders sums by their size; every NaN alike, since its bits depend on who added. */
 VECTOR_BODY uint32_t magnitude(float f) {
-    return f32_bits(f) & 0x7fffffffu;
+    uint32_t bits = f32_bits(f) & 0x7fffffffu;
+
+    return bits > F32_INF ? 0x7fffffffu : bits;
 }
 
 /* Of the sums whose magnitude agrees with *prefix above the digit, the digit of the rank-th

@@ -271,6 +271,10 @@ static const struct {
     {"lz and sparse: slots of every size around the need", test_bounded_slots, false},
     {"lz and sparse: malformed slots", test_bounded_malformed, false},
     {"lz and sparse in replayed graphs", test_bounded_graphs, false},
+    {"codecs that remember: bytes and states of the reference", test_states, false},
+    {"codecs that remember: just begun, and small slots", test_state_slots, false},
+    {"codecs that remember: malformed slots", test_state_malformed, false},
+    {"codecs that remember: reductions", test_state_reductions, false},
 };
 
 int main(int argc, char **argv) {

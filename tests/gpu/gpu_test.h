@@ -113,6 +113,10 @@ void test_bounded_pieces(struct gpu_test *g);
 void test_bounded_slots(struct gpu_test *g);
 void test_bounded_malformed(struct gpu_test *g);
 void test_bounded_graphs(struct gpu_test *g);
+void test_states(struct gpu_test *g);
+void test_state_slots(struct gpu_test *g);
+void test_state_malformed(struct gpu_test *g);
+void test_state_reductions(struct gpu_test *g);
 
 /* occupy.cu: holds `blocks` blocks on the device, shared_bytes each, until *go (mapped host memory)
  * is not 0, but at most some seconds. */

@@ -196,7 +196,7 @@ static uint32_t magnitude_of(float f) {
     uint32_t bits;
 
     memcpy(&bits, &f, sizeof bits);
-    return bits & 0x7fffffff;
+    return isnan(f) ? 0x7fffffff : bits & 0x7fffffff;
 }
 
 /* How many of the block rank before element i: the document's order, by comparing with all. */
