@@ -17,7 +17,7 @@ static void print_all(const struct options *o, const char *path, const struct co
 
 /* One line: for a list of numbers. */
 static void print_line(const struct options *o, const char *path, int32_t ranks,
-                       const struct compilation *c, double seconds) {
+                       const struct compilation *c, double seconds, bool repeated) {
     char time[NUMBER_TEXT_BYTES], messages[NUMBER_TEXT_BYTES], count[NUMBER_TEXT_BYTES];
     bool ok = compilation_ok(c), colour = colour_on(o, stdout);
     printf("%s%s%s  %s, %s", style_on(colour, ok ? STYLE_GOOD : STYLE_BAD),
@@ -28,7 +28,7 @@ static void print_line(const struct options *o, const char *path, int32_t ranks,
                format_count(messages, c->tasks->messages.count, "message"),
                format_seconds(time, seconds));
     }
-    printf("\n");
+    printf(repeated ? ": the same errors\n" : "\n");
 }
 
 static void print_json(struct json *j, const char *path, int32_t ranks, const struct compilation *c,
@@ -64,8 +64,25 @@ static enum exit_code pass_over(const char *path, struct json *json) {
     return EXIT_IO;
 }
 
+/* Whether the errors are word for word those of the ranks before: of a file that is no schedule at
+ * all, say. *said keeps them for the ranks to come. */
+static bool said_before(const struct compilation *c, char **said) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = compilation_ok(c) ? NULL : open_memstream(&text, &bytes);
+    if (!out) {
+        return false;
+    }
+    diag_print(c->diag, out, false);
+    fclose(out);
+    bool same = text && *said && strcmp(text, *said) == 0;
+    free(*said);
+    *said = text;
+    return same;
+}
+
 static enum exit_code check_one(struct job *job, const char *path, int32_t ranks, bool alone,
-                                struct json *json) {
+                                struct json *json, char **said) {
     const struct options *o = job->o;
     if (!job_set_ranks(job, ranks)) {
         return EXIT_USAGE;
@@ -73,14 +90,15 @@ static enum exit_code check_one(struct job *job, const char *path, int32_t ranks
     double started = now_seconds();
     struct compilation *c = compile_file(path, &job->compile);
     double seconds = now_seconds() - started;
-    enum exit_code code = report(o, c);
+    bool repeated = c && !json && said_before(c, said);
+    enum exit_code code = repeated ? EXIT_INPUT : report(o, c);
     if (!c) {
         return code;
     }
     if (json) {
         print_json(json, path, ranks, c, seconds);
     } else if (!o->quiet && !alone) {
-        print_line(o, path, ranks, c, seconds);
+        print_line(o, path, ranks, c, seconds, repeated);
     } else if (!o->quiet && code == EXIT_OK) {
         print_all(o, path, c);
     }
@@ -104,15 +122,17 @@ static enum exit_code check_all(struct job *job, const int32_t *ranks, size_t co
             done += count;
             continue;
         }
+        char *said = NULL;
         for (size_t i = 0; i < count; i++) {
             progress_show(&progress, "checked", done++, total);
-            enum exit_code one = check_one(job, o->operands.items[f], ranks[i], alone, json);
+            enum exit_code one = check_one(job, o->operands.items[f], ranks[i], alone, json, &said);
             code = code == EXIT_OK ? one : code;
             if (one == EXIT_USAGE || one == EXIT_INTERNAL) {
                 f = o->operands.count;
                 break;
             }
         }
+        free(said);
     }
     progress_end(&progress);
     return code;
