@@ -91,7 +91,8 @@ struct cuda_plan {
     uint8_t *from_send;         /* [operands] 1: a chunk read before anything is stored there */
     struct span_copy *unstored; /* inout memory that nobody stores to, rank after rank */
     uint32_t *first_unstored;   /* [ranks + 1] */
-    uint64_t workspace_bytes;   /* of a stream */
+    uint64_t workspace_bytes;   /* what codecs need, of a stream that computes */
+    uint64_t scratch_bytes;     /* the same, need not be zeroed */
     bool can_overflow;          /* with the slots in use */
 };
 
@@ -147,7 +148,8 @@ struct cuda_run {
     char **arena_dev, **snapshot_dev; /* snapshot: NULL where there is none */
     char *arenas, *snapshots, *workspaces, *words;
     struct report report, repair_report;
-    uint64_t *stamps_host, *stamps_dev; /* [2 * actions] begin and end */
+    uint64_t *stamps_host, *stamps_dev;    /* [2 * actions] begin and end */
+    uint64_t workspace_each, scratch_each; /* of a compute stream, one behind the other */
     sluice_graph_sizes sizes;
 
     uint32_t streams, events;

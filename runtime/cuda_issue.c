@@ -141,9 +141,23 @@ static const struct codec *codec_of(const struct issue *is, uint32_t piece) {
     return &is->t->flow->codecs.data[is->t->pieces.data[piece].codec];
 }
 
+/* Whether the encoding is the elements as they are. */
+static bool goes_raw(const struct issue *is, const struct codec *c) {
+    return codec_is_lossless(c, is->type) && !codec_is_stateful(c) &&
+           !(codec_is_bounded(c) && codec_has_header(c, is->type, is->elems));
+}
+
+/* What codecs work in: no two launches of a stream run at the same time. */
 static char *workspace(const struct issue *is) {
-    uint64_t each = is->r->sizes.workspace_bytes / is->r->streams;
-    return each ? is->r->workspaces + each * is->stream_number : NULL;
+    const struct cuda_run *r = is->r;
+    uint64_t each = r->workspace_each + r->scratch_each;
+    return each ? r->workspaces + each * (is->stream_number - is->t->comms) : NULL;
+}
+
+static struct gpu_extra extra_of(const struct issue *is) {
+    char *at = workspace(is);
+    return (struct gpu_extra){.scratch_dev =
+                                  is->r->scratch_each ? at + is->r->workspace_each : NULL};
 }
 
 /* ---- one compute task ---- */
@@ -174,41 +188,45 @@ static struct gpu_operand operand_of(const struct issue *is, uint32_t i) {
 static bool combine_captured(struct issue *is, const struct gpu_operand *operands, uint32_t count,
                              uint64_t divide_by, char *acc, char *chunk, uint32_t piece) {
     bool slot = piece != NONE;
+    struct gpu_extra extra = extra_of(is);
     LOGGED(is, is->stream,
-           gpu_combine(is->type, is->t->flow->setup.redop, operands, count, is->elems, divide_by,
-                       acc, chunk, slot ? codec_of(is, piece) : NULL,
-                       slot ? cuda_piece_dev(is->p, piece) : NULL,
-                       slot ? is->p->piece_bytes[piece] : 0, workspace(is),
-                       is->report->words_dev + PROTOCOL_STATUS, is->stream));
+           gpu_combine_with(is->type, is->t->flow->setup.redop, operands, count, is->elems,
+                            divide_by, acc, chunk, slot ? codec_of(is, piece) : NULL,
+                            slot ? cuda_piece_dev(is->p, piece) : NULL,
+                            slot ? is->p->piece_bytes[piece] : 0, workspace(is), &extra,
+                            is->report->words_dev + PROTOCOL_STATUS, is->stream));
     return true;
 }
 
 /* Elements to the slot of a piece. */
 static bool encode_captured(struct issue *is, const void *src, uint32_t piece) {
-    if (codec_is_none(codec_of(is, piece)))
+    struct gpu_extra extra = extra_of(is);
+    if (goes_raw(is, codec_of(is, piece)))
         LOGGED(is, is->stream,
                gpu_copy(cuda_piece_dev(is->p, piece), src, is->elems * dtype_bytes(is->type),
                         is->stream));
     else
         LOGGED(is, is->stream,
-               gpu_encode(codec_of(is, piece), is->type, src, is->elems,
-                          cuda_piece_dev(is->p, piece), is->p->piece_bytes[piece], workspace(is),
-                          is->report->words_dev + PROTOCOL_STATUS, is->stream));
+               gpu_encode_with(codec_of(is, piece), is->type, src, is->elems,
+                               cuda_piece_dev(is->p, piece), is->p->piece_bytes[piece],
+                               workspace(is), &extra, is->report->words_dev + PROTOCOL_STATUS,
+                               is->stream));
     return true;
 }
 
 /* One operand that is moved bit by bit, to a chunk or a piece, not both. */
 static bool move_captured(struct issue *is, const struct gpu_operand *from, char *chunk,
                           uint32_t piece) {
-    bool raw = from->kind == GPU_CHUNK || codec_is_none(&from->codec);
+    bool raw = from->kind == GPU_CHUNK || goes_raw(is, &from->codec);
+    struct gpu_extra extra = extra_of(is);
     if (raw && !chunk)
         return encode_captured(is, from->data_dev, piece);
     if (!chunk)
         return combine_captured(is, from, 1, 0, NULL, NULL, piece);
     if (!raw)
         LOGGED(is, is->stream,
-               gpu_decode(&from->codec, is->type, from->data_dev, from->slot_bytes, is->elems,
-                          chunk, is->report->words_dev + PROTOCOL_STATUS, is->stream));
+               gpu_decode_with(&from->codec, is->type, from->data_dev, from->slot_bytes, is->elems,
+                               chunk, &extra, is->report->words_dev + PROTOCOL_STATUS, is->stream));
     else if (chunk != from->data_dev || is->log)
         LOGGED(is, is->stream,
                gpu_copy(chunk, from->data_dev, is->elems * dtype_bytes(is->type), is->stream));

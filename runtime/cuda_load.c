@@ -380,17 +380,40 @@ static bool build_actions(struct cuda_plan *p, struct failure *f) {
 
 /* ---- the plan ---- */
 
-static void find_workspace(struct cuda_plan *p) {
+static uint64_t scratch_of(const struct cuda_plan *p, uint32_t piece) {
+    const struct piece *x = &p->t->pieces.data[piece];
+    return scratch_portion(
+        gpu_scratch_bytes(&p->t->flow->codecs.data[x->codec], p->t->flow->setup.dtype, x->elems));
+}
+
+/* What the launches of a compute task need at most, one at a time. */
+static void count_workspace(struct cuda_plan *p, const struct task *k) {
     const struct tasks *t = p->t;
-    for (size_t i = 0; i < t->pieces.count; i++) {
-        const struct piece *x = &t->pieces.data[i];
-        if (x->rank < p->first_rank || x->rank >= p->first_rank + p->ranks)
-            continue;
+    uint64_t decoding = 0, encoding = 0;
+    for (uint32_t i = 0; i < k->operands; i++) {
+        struct operand o = t->operands.data[k->first_operand + i];
+        decoding += o.kind == OPERAND_PIECE ? scratch_of(p, o.index) : 0;
+    }
+    for (uint32_t i = 0; i < k->outs; i++) {
+        uint32_t piece = t->outs.data[k->first_out + i];
+        const struct piece *x = &t->pieces.data[piece];
         uint64_t bytes =
             gpu_workspace_bytes(&t->flow->codecs.data[x->codec], t->flow->setup.dtype, x->elems);
+        uint64_t scratch = scratch_of(p, piece);
         p->workspace_bytes = bytes > p->workspace_bytes ? bytes : p->workspace_bytes;
+        encoding = scratch > encoding ? scratch : encoding;
     }
-    p->workspace_bytes = (p->workspace_bytes + 255) / 256 * 256;
+    if (decoding + encoding > p->scratch_bytes)
+        p->scratch_bytes = decoding + encoding;
+}
+
+static void find_workspace(struct cuda_plan *p) {
+    for (int32_t rank = p->first_rank; rank < p->first_rank + p->ranks; rank++) {
+        const struct rank_tasks *r = &p->t->ranks.data[rank];
+        for (uint32_t i = r->first; i < r->first + r->n; i++)
+            if (p->t->tasks.data[i].kind == TASK_COMPUTE)
+                count_workspace(p, &p->t->tasks.data[i]);
+    }
 }
 
 uint64_t hash_more(uint64_t seed, const void *bytes, size_t n) {

@@ -5,7 +5,7 @@
  *
  *   arenas      one a rank, as large as the plan or its repair needs it
  *   snapshots   of send, a rank each, where it shares memory with recv
- *   workspaces  of encodes, one a stream, zeroed once
+ *   workspaces  and scratch of codecs, one a stream that computes, zeroed once
  *   words       status and needs, protocol states; tables are the transport's own
  *
  * In place, send is gone when a message turns out not to have fitted. So it is copied first: the
@@ -66,13 +66,17 @@ void cuda_memory_measure(struct cuda_run *r, bool snapshots) {
     }
     r->streams = r->plan.streams;
     r->events = r->plan.events;
-    uint64_t workspace = r->plan.workspace_bytes;
+    r->workspace_each = align(r->plan.workspace_bytes);
+    r->scratch_each = align(r->plan.scratch_bytes);
     if (r->has_repair) {
         r->streams = r->repair.streams > r->streams ? r->repair.streams : r->streams;
         r->events = r->repair.events > r->events ? r->repair.events : r->events;
-        workspace = r->repair.workspace_bytes > workspace ? r->repair.workspace_bytes : workspace;
+        if (align(r->repair.workspace_bytes) > r->workspace_each)
+            r->workspace_each = align(r->repair.workspace_bytes);
+        if (align(r->repair.scratch_bytes) > r->scratch_each)
+            r->scratch_each = align(r->repair.scratch_bytes);
     }
-    s->workspace_bytes = workspace * r->streams;
+    s->workspace_bytes = (r->workspace_each + r->scratch_each) * (r->streams - r->plan.t->comms);
     s->table_bytes = words_bytes(r);
     s->device_bytes = s->arena_bytes + s->snapshot_bytes + s->workspace_bytes + s->table_bytes;
     s->pinned_bytes = ring_bytes(r) + stamp_bytes(r);

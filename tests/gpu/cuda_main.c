@@ -26,7 +26,11 @@ static bool wanted(const char *name, int argc, char **argv, int first) {
 }
 
 int main(int argc, char **argv) {
+#ifdef SLUICE_EMULATED
+    struct cuda_test t = {.emulated = true};
+#else
     struct cuda_test t = {0};
+#endif
     int devices = 0, first = 1;
     if (argc > 1 && !strcmp(argv[1], "--small")) {
         t.small = true;

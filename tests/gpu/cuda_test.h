@@ -16,7 +16,8 @@
 #define MOST_RANKS 20
 
 struct cuda_test {
-    bool small; /* for memory checkers, which slow everything down */
+    bool small;    /* for memory checkers, which slow everything down */
+    bool emulated; /* there is no device, see emulated.h */
     uint64_t checks, failures;
 };
 

@@ -101,7 +101,8 @@ static void test_no_memory(struct cuda_test *t) {
         return;
     for (int r = 0; r < 4; r++)
         dev[r] = w.recv_dev[0]; /* never used */
-    check(t, sluice_compile_file(&plan, s.path, &o) == SLUICE_OK, "%s", sluice_diagnostics(plan));
+    sluice_status status = sluice_compile_file(&plan, s.path, &o);
+    check(t, status == SLUICE_OK, "%s", sluice_diagnostics(plan));
     check(t,
           sluice_graph_create(&g, plan, w.comm, (const void *const *)dev, dev, NULL) ==
               SLUICE_OUT_OF_MEMORY,
@@ -125,7 +126,7 @@ static void test_timestamps(struct cuda_test *t) {
     sluice_graph_stage stage;
     uint64_t spans = 0, overlaps = 0;
     s.options.timestamps = 1;
-    s.count = 8 << 20;
+    s.count = t->emulated ? 1 << 18 : 8 << 20;
     if (!world_graph(t, &w, &s))
         return;
     world_run(t, &w, DATA_FITS, 1, false);
@@ -135,12 +136,12 @@ static void test_timestamps(struct cuda_test *t) {
         for (size_t j = 0; a.rank < 0 && sluice_graph_get_span(w.graph, j, &b) == SLUICE_OK; j++)
             overlaps += b.rank >= 0 && b.begin_ns < a.end_ns && a.begin_ns < b.end_ns;
     }
-    check(t, spans > 50 && overlaps > 0, "%llu spans, %llu overlap", (unsigned long long)spans,
-          (unsigned long long)overlaps);
+    check(t, spans > 50 && (overlaps > 0 || t->emulated), "%llu spans, %llu overlap",
+          (unsigned long long)spans, (unsigned long long)overlaps);
     double seconds = 0;
     for (size_t i = 0; sluice_graph_get_stage(w.graph, i, &stage) == SLUICE_OK; i++)
         seconds += stage.device_seconds;
-    check(t, seconds > 0 && seconds < 1, "stages took %g s", seconds);
+    check(t, seconds > 0 && (seconds < 1 || t->emulated), "stages took %g s", seconds);
     world_close(&w);
 }
 

@@ -37,7 +37,7 @@ static void test_kinds(struct cuda_test *t) {
         "schedules/allgather_bruck.slc",   "schedules/broadcast_chain.slc"};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         for (int in_place = 0; in_place < 2; in_place++) {
-            struct setting s = lossless(paths[i], 4, "wire=pack(0.75)", 200000);
+            struct setting s = lossless(paths[i], 4, "wire=pack(0.75)", t->small ? 100000 : 200000);
             s.in_place = in_place;
             s.slices = in_place ? 4 : 1;
             s.options.adapt = 0;
@@ -54,7 +54,8 @@ static void test_kinds(struct cuda_test *t) {
 
 /* Slots follow the data: down from the worst case, up after an overflow. */
 static void test_adaptation(struct cuda_test *t) {
-    struct setting s = lossless("schedules/allreduce_twoshot.slc", 4, "wire=pack", 400000);
+    struct setting s =
+        lossless("schedules/allreduce_twoshot.slc", 4, "wire=pack", t->small ? 100000 : 400000);
     struct world w;
     if (!world_graph(t, &w, &s))
         return;

@@ -55,15 +55,16 @@ static bool run_setting(struct cuda_test *t, const struct setting *s, uint64_t s
 
 static void run_schedule(struct cuda_test *t, const char *path, int ranks, uint64_t number) {
     static const char *const codecs[] = {"none", "pack", "pack(0.75)", "pack(0.3)"};
-    static const char *const lossy[] = {"quant(8)",   "cast(e4m3)", "quant(4, 32)",
-                                        "cast(bf16)", "quant(6)",   "cast(bf16) | pack(0.7)"};
+    static const char *const others[] = {"quant(8)",   "cast(e4m3)", "quant(4, 32)",
+                                         "cast(bf16)", "lz(0.75)",   "cast(bf16) | pack(0.7)",
+                                         "quant(6)",   "sparse"};
     static const sluice_dtype types[] = {SLUICE_BF16, SLUICE_F16, SLUICE_F32, SLUICE_I32,
                                          SLUICE_F64,  SLUICE_U8,  SLUICE_I64};
     static const uint64_t counts[] = {100003, 1, 0, 40961, 777};
     for (size_t c = 0; c < 5; c++) {
         uint64_t n = number * 5 + c; /* what varies with it */
         struct setting s = setting_of(path, ranks, counts[c == 0 ? n % 5 : n % 4 == 3 ? 3 : 0]);
-        set_codec(&s, c < 4 ? codecs[c] : lossy[number % 6]);
+        set_codec(&s, c < 4 ? codecs[c] : others[number % 8]);
         s.ranks_per_node = ranks % 4 == 0 ? 4 : ranks % 2 == 0 ? 2 : 1;
         s.dtype = types[c == 0 ? number % 7 : n % 3]; /* some take `none` only */
         s.op = (sluice_op)(n / 3 % 4);
