@@ -13,10 +13,12 @@
 #define LEAST_LAUNCH  8 /* a sample */
 #define ROTATED_BYTES (UINT64_C(1) << 30)
 #define COPIED_BYTES  (UINT64_C(1) << 30)
+#define MAX_PIECES    3 /* that are added */
 
-/* One of the buffer sets that launches rotate over. */
+/* One of the buffer sets that launches rotate over. States are just begun, at either end. */
 struct set {
     unsigned char *chunk, *piece, *sum, *sum_piece;
+    struct gpu_state state;
 };
 
 /* Once something has failed, nothing more is tried. */
@@ -27,7 +29,8 @@ struct bench {
     uint64_t elems, bytes, slot_bytes;
     uint32_t set_count;
     struct set sets[MAX_SETS];
-    void *workspace_dev;
+    uint64_t state_bytes[2]; /* of an enum codec_side */
+    void *workspace_dev, *scratch_dev;
     uint32_t *status_dev;
     cudaStream_t stream;
     cudaError_t error;
@@ -167,29 +170,36 @@ bool gpu_speed_open(struct gpu_speed_device *d, char *err, size_t err_bytes) {
 
 static cudaError_t launch_encode(struct bench *b, uint32_t i) {
     const struct set *s = &b->sets[i % b->set_count];
+    struct gpu_extra extra = {.scratch_dev = b->scratch_dev, .state = s->state};
 
-    return gpu_encode(b->codec, b->t, s->chunk, b->elems, s->piece, b->slot_bytes, b->workspace_dev,
-                      b->status_dev, b->stream);
+    return gpu_encode_with(b->codec, b->t, s->chunk, b->elems, s->piece, b->slot_bytes,
+                           b->workspace_dev, &extra, b->status_dev, b->stream);
 }
 
 static cudaError_t launch_decode(struct bench *b, uint32_t i) {
     const struct set *s = &b->sets[i % b->set_count];
+    struct gpu_extra extra = {.scratch_dev = b->scratch_dev, .state = s->state};
 
-    return gpu_decode(b->codec, b->t, s->piece, b->slot_bytes, b->elems, s->sum, b->status_dev,
-                      b->stream);
+    return gpu_decode_with(b->codec, b->t, s->piece, b->slot_bytes, b->elems, s->sum, &extra,
+                           b->status_dev, b->stream);
 }
 
 /* The chunk of a set, its piece and those of the sets after it. */
 static cudaError_t launch_add(struct bench *b, uint32_t i, uint32_t pieces, bool encode) {
     const struct set *s = &b->sets[i % b->set_count];
-    struct gpu_operand in[4] = {{GPU_CHUNK, s->chunk, 0, codec_none()}};
+    struct gpu_operand in[1 + MAX_PIECES] = {{GPU_CHUNK, s->chunk, 0, codec_none()}};
+    struct gpu_state states[1 + MAX_PIECES] = {{NULL, NULL, 0}};
+    struct gpu_extra extra = {b->scratch_dev, s->state, states};
 
-    for (uint32_t p = 0; p < pieces; p++)
-        in[1 + p] = (struct gpu_operand){GPU_PIECE, b->sets[(i + p) % b->set_count].piece,
-                                         b->slot_bytes, *b->codec};
-    return gpu_combine(b->t, REDOP_SUM, in, 1 + pieces, b->elems, 0, NULL, encode ? NULL : s->sum,
-                       b->codec, encode ? s->sum_piece : NULL, b->slot_bytes, b->workspace_dev,
-                       b->status_dev, b->stream);
+    for (uint32_t p = 0; p < pieces; p++) {
+        const struct set *from = &b->sets[(i + p) % b->set_count];
+
+        in[1 + p] = (struct gpu_operand){GPU_PIECE, from->piece, b->slot_bytes, *b->codec};
+        states[1 + p] = from->state;
+    }
+    return gpu_combine_with(b->t, REDOP_SUM, in, 1 + pieces, b->elems, 0, NULL,
+                            encode ? NULL : s->sum, b->codec, encode ? s->sum_piece : NULL,
+                            b->slot_bytes, b->workspace_dev, &extra, b->status_dev, b->stream);
 }
 
 static cudaError_t launch_decode_add(struct bench *b, uint32_t i) {
@@ -201,7 +211,7 @@ static cudaError_t launch_decode_add_encode(struct bench *b, uint32_t i) {
 }
 
 static cudaError_t launch_three_add_encode(struct bench *b, uint32_t i) {
-    return launch_add(b, i, 3, true);
+    return launch_add(b, i, MAX_PIECES, true);
 }
 
 static const struct {
@@ -212,10 +222,30 @@ static const struct {
                {"decode", launch_decode, 1, 1, 0},
                {"decode + add", launch_decode_add, 2, 1, 0},
                {"decode + add + encode", launch_decode_add_encode, 1, 1, 1},
-               {"3 pieces + add + encode", launch_three_add_encode, 1, 3, 1}};
+               {"3 pieces + add + encode", launch_three_add_encode, 1, MAX_PIECES, 1}};
 
 const char *gpu_speed_kernel_name(enum gpu_speed_kernel k) {
     return kernels[k].name;
+}
+
+/* A state is read as it is and written as it is next. */
+static uint64_t state_bytes_moved(const struct bench *b, int k) {
+    uint64_t decoded = k == GPU_SPEED_ENCODE ? 0 : kernels[k].pieces;
+    uint64_t encoded = k == GPU_SPEED_ENCODE ? 1 : kernels[k].sum_pieces;
+
+    return 2 * (encoded * b->state_bytes[CODEC_ENCODER] + decoded * b->state_bytes[CODEC_DECODER]);
+}
+
+static void open_states(struct bench *b) {
+    uint64_t bytes = b->state_bytes[0] > b->state_bytes[1] ? b->state_bytes[0] : b->state_bytes[1];
+
+    for (uint32_t i = 0; i < b->set_count && bytes != 0; i++) {
+        void *now = alloc(b, bytes);
+
+        if (b->error == cudaSuccess)
+            did(b, cudaMemset(now, 0, bytes), "memory");
+        b->sets[i].state = (struct gpu_state){now, alloc(b, bytes), 0};
+    }
 }
 
 static void open_sets(struct bench *b, const void *values, uint64_t values_bytes) {
@@ -224,9 +254,13 @@ static void open_sets(struct bench *b, const void *values, uint64_t values_bytes
     did(b, cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "stream");
     b->status_dev = alloc(b, sizeof *b->status_dev);
     b->workspace_dev = alloc(b, workspace_bytes);
+    b->scratch_dev = alloc(b, (1 + MAX_PIECES) * gpu_scratch_bytes(b->codec, b->t, b->elems));
     for (uint32_t i = 0; i < b->set_count; i++)
-        b->sets[i] = (struct set){alloc(b, b->bytes), alloc(b, b->slot_bytes), alloc(b, b->bytes),
-                                  alloc(b, b->slot_bytes)};
+        b->sets[i] = (struct set){.chunk = alloc(b, b->bytes),
+                                  .piece = alloc(b, b->slot_bytes),
+                                  .sum = alloc(b, b->bytes),
+                                  .sum_piece = alloc(b, b->slot_bytes)};
+    open_states(b);
     if (b->error != cudaSuccess)
         return;
     did(b, cudaMemset(b->status_dev, 0, sizeof *b->status_dev), "memory");
@@ -249,7 +283,10 @@ static void close_sets(struct bench *b) {
         cudaFree(b->sets[i].piece);
         cudaFree(b->sets[i].sum);
         cudaFree(b->sets[i].sum_piece);
+        cudaFree((void *)(uintptr_t)b->sets[i].state.now_dev);
+        cudaFree(b->sets[i].state.next_dev);
     }
+    cudaFree(b->scratch_dev);
     cudaFree(b->workspace_dev);
     cudaFree(b->status_dev);
     if (b->stream != NULL)
@@ -302,7 +339,7 @@ static void measure_all(struct bench *b, const struct gpu_speed_device *d, const
         if (kernels[k].sum_pieces != 0)
             sum_bytes = encoded_bytes(b, b->sets[0].sum_piece);
         rate->moved_bytes = kernels[k].chunks * b->bytes + kernels[k].pieces * out->encoded_bytes +
-                            kernels[k].sum_pieces * sum_bytes;
+                            kernels[k].sum_pieces * sum_bytes + state_bytes_moved(b, k);
         rate->gbps = 1e-6 * (double)b->bytes / ms;
         rate->percent = 1e-4 * (double)rate->moved_bytes / ms / d->copy_gbps;
     }
@@ -327,6 +364,8 @@ bool gpu_speed_run(const struct gpu_speed_device *d, const struct codec *c, enum
         snprintf(err, err_bytes, "nothing to measure: too few or too many elements or samples");
         return false;
     }
+    for (int side = 0; side < 2; side++)
+        b.state_bytes[side] = codec_state_bytes(c, t, b.elems, (enum codec_side)side);
     b.set_count = (uint32_t)(ROTATED_BYTES / b.bytes);
     b.set_count = b.set_count < 2 ? 2 : b.set_count > MAX_SETS ? MAX_SETS : b.set_count;
     open_sets(&b, values, values_bytes);
