@@ -1,14 +1,14 @@
 /*
- * codec_chain.h: a codec as the stages that do something with a piece: what each takes, and where in
- * scratch, state and slot its part is. codec.c runs them on the CPU, staged.cu on the GPU. Internal
- * to kernels/.
+ * codec_chain.h: a codec as the stages that do something with a piece: what each takes, and where
+ * in scratch, state and slot its part is. codec.c runs them on the CPU, staged.cu on the GPU.
+ * Internal to kernels/.
  */
 #ifndef SLUICE_KERNELS_CODEC_CHAIN_H
 #define SLUICE_KERNELS_CODEC_CHAIN_H
 
 #include "kernels/codec_ops.h"
 
-/* The stage that packs, and what reaches it. `none` where the last link works on the slot itself. */
+/* The stage that packs, and what reaches it; `none` where the last link leaves the slot itself. */
 struct codec_last {
     const struct codec_stage *s;
     const struct codec_ops *ops;

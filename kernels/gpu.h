@@ -44,8 +44,8 @@ uint64_t gpu_workspace_bytes(const struct codec *c, enum dtype t, uint64_t elems
 
 /* Device memory for what codecs of several passes keep between them, 0 for most. It is not zeroed,
  * means nothing between launches, and serves pieces of up to elems elements. An encode or a decode
- * needs that of its codec (`lz` and `sparse` alone: none), a gpu_combine the sum of those of all its
- * pieces and of its slot. Launches that may run at the same time need one each. */
+ * needs that of its codec (`lz` and `sparse` alone: none), a gpu_combine the sum of those of all
+ * its pieces and of its slot. Launches that may run at the same time need one each. */
 uint64_t gpu_scratch_bytes(const struct codec *c, enum dtype t, uint64_t elems);
 
 /* What a codec remembers of a piece at this end, as struct codec_state has it, in device memory of
@@ -126,7 +126,8 @@ cudaError_t gpu_combine(enum dtype t, enum redop op, const struct gpu_operand *o
                         void *workspace_dev, uint32_t *status_dev, cudaStream_t stream);
 
 /* The same for all codecs: pieces of `lz`, `sparse` and codecs of several passes are decoded to
- * scratch_dev first, a slot of theirs is encoded from chunk_dev or from there. extra may be NULL. */
+ * scratch_dev first, a slot of theirs is encoded from chunk_dev or from there. extra may be
+ * NULL. */
 cudaError_t gpu_combine_with(enum dtype t, enum redop op, const struct gpu_operand *operands,
                              uint32_t count, uint64_t elems, uint64_t divide_by, void *acc_dev,
                              void *chunk_dev, const struct codec *c, void *slot_dev,

@@ -12,9 +12,9 @@
  *
  *     bytes moved a raw byte, ratio r:   encode, decode   1 + r
  *
- * Sequences follow each other, and each waits for memory several times. So latency binds, not
- * bandwidth: speed is the bytes of a sequence over the time it waits, times the warps that fit. Data
- * that goes raw is looked through at growing steps and copied at memory speed.
+ * Sequences follow each other, and each waits for memory several times: the bytes of a sequence
+ * over the time it waits, times the warps that fit, is what can be hoped for, not the speed of
+ * memory. Data that goes raw is looked through at growing steps and copied.
  */
 #include "kernels/bounded.cuh"
 

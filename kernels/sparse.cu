@@ -9,8 +9,7 @@
  *
  *     bytes moved a raw byte, ratio r:   encode, decode   1 + r
  *
- * Encoding is bound by memory while nearly all is zero; with many values the stores of single
- * elements to shared memory bind it, and in decoding the loads of single elements.
+ * Values are stored and loaded one at a time, so the more there are, the further from that.
  */
 #include "kernels/bounded.cuh"
 

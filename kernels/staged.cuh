@@ -1,6 +1,6 @@
 /*
- * staged.cuh: a stage of a chain as a pass over device memory. codec_ops.h has the same for the CPU:
- * push on the way to the slot, pull on the way back. Internal.
+ * staged.cuh: a stage of a chain as a pass over device memory. codec_ops.h has the same for the
+ * CPU: push on the way to the slot, pull on the way back. Internal.
  */
 #ifndef SLUICE_KERNELS_STAGED_CUH
 #define SLUICE_KERNELS_STAGED_CUH

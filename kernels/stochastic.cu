@@ -1,11 +1,9 @@
 /*
  * stochastic.cu: `quant(bits, block, stochastic)`, encoded. Its slot is that of the other quant
- * (quant.c), and so is its decoding. Eight neighbours a lane, since one drawing of random numbers is
- * for eight; a warp has as many blocks of the format as fit its 32 lanes.
+ * (quant.c), and so is its decoding. Eight neighbours a lane, since one drawing of random numbers
+ * is for eight; a warp has as many blocks of the format as fit its 32 lanes.
  *
  *     bytes moved a value of b bytes:   b + bits / 8 + 4 / block
- *
- * Ten rounds of Philox a lane bind it, not memory.
  */
 #include "kernels/philox.h"
 #include "kernels/staged.cuh"

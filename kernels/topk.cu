@@ -10,8 +10,7 @@
  *     bytes moved a value of b bytes:   push b + 8 and what is sent (b + 2 each)
  *                                       pull b and what was sent
  *
- * Counting binds a push: where many sums have their exponent in common, their counts are atomic
- * additions to the same words.
+ * Sums with an exponent in common are counted by atomic additions to the same words.
  */
 #include "kernels/staged.cuh"
 
