@@ -1,8 +1,8 @@
 /*
  * bounded.cuh: what sparse.cu and lz.cu share: an encoding is made of parts (tiles, blocks), a
  * thread block each, that follow each other without a gap. pack_place.cuh tells a part where it
- * goes; the last block to leave writes the header. Decoding needs no communication: the directory says
- * where a part is, and a part that ends where the next one begins proves the directory right.
+ * goes; the last block to leave writes the header. Decoding needs no communication: the directory
+ * says where a part is, and parts that end where the next one begins prove the directory right.
  */
 #ifndef SLUICE_KERNELS_BOUNDED_CUH
 #define SLUICE_KERNELS_BOUNDED_CUH
