@@ -139,9 +139,9 @@ __global__ void __launch_bounds__(FINISH_THREADS)
 }
 
 __global__ void __launch_bounds__(COPY_THREADS)
-    copy_kernel(unsigned char *to, const unsigned char *from, uint64_t bytes,
-                const uint32_t *flag) {
-    if (flag == NULL || *flag != 0)
+    copy_kernel(unsigned char *to, const unsigned char *from, uint64_t bytes, const uint32_t *flag,
+                bool if_set) {
+    if (flag == NULL || (*flag != 0) == if_set)
         copy_bytes(to, from, bytes, blockIdx.x, gridDim.x);
 }
 
@@ -158,14 +158,14 @@ uint32_t blocks_for(uint64_t bytes, uint64_t most) {
     return (uint32_t)(blocks < 1 ? 1 : blocks < most ? blocks : most < 1 ? 1 : most);
 }
 
-cudaError_t copy(void *to, const void *from, uint64_t bytes, const uint32_t *flag,
+cudaError_t copy(void *to, const void *from, uint64_t bytes, const uint32_t *flag, bool if_set,
                  cudaStream_t stream) {
     if (bytes == 0)
         return cudaSuccess;
     if (to == NULL || from == NULL)
         return cudaErrorInvalidValue;
     copy_kernel<<<blocks_for(bytes, COPY_BLOCKS), COPY_THREADS, 0, stream>>>(
-        (unsigned char *)to, (const unsigned char *)from, bytes, flag);
+        (unsigned char *)to, (const unsigned char *)from, bytes, flag, if_set);
     return cudaGetLastError();
 }
 
@@ -210,13 +210,21 @@ extern "C" cudaError_t gpu_finish(const uint32_t *words_dev, uint32_t words,
 
 extern "C" cudaError_t gpu_copy(void *to_dev, const void *from_dev, uint64_t bytes,
                                 cudaStream_t stream) {
-    return copy(to_dev, from_dev, bytes, NULL, stream);
+    return copy(to_dev, from_dev, bytes, NULL, true, stream);
 }
 
 extern "C" cudaError_t gpu_copy_if(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
                                    uint64_t bytes, cudaStream_t stream) {
-    return flag_dev == NULL ? cudaErrorInvalidValue
-                            : copy(to_dev, from_dev, bytes, flag_dev, stream);
+    if (flag_dev == NULL)
+        return cudaErrorInvalidValue;
+    return copy(to_dev, from_dev, bytes, flag_dev, true, stream);
+}
+
+extern "C" cudaError_t gpu_copy_unless(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
+                                       uint64_t bytes, cudaStream_t stream) {
+    if (flag_dev == NULL)
+        return cudaErrorInvalidValue;
+    return copy(to_dev, from_dev, bytes, flag_dev, false, stream);
 }
 
 extern "C" cudaError_t gpu_stamp(uint64_t *at_dev, cudaStream_t stream) {

@@ -90,6 +90,10 @@ cudaError_t gpu_copy(void *to_dev, const void *from_dev, uint64_t bytes, cudaStr
 cudaError_t gpu_copy_if(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
                         uint64_t bytes, cudaStream_t stream);
 
+/* The same if *flag_dev is 0. */
+cudaError_t gpu_copy_unless(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
+                            uint64_t bytes, cudaStream_t stream);
+
 /* *at = the device's time in nanoseconds. */
 cudaError_t gpu_stamp(uint64_t *at_dev, cudaStream_t stream);
 

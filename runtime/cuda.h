@@ -141,6 +141,11 @@ struct cuda_run {
     bool plain;      /* SLUICE_DISABLE: the transport's own collective instead */
     bool reports;    /* runs end with a consensus and a record */
     struct route *route, *repair_route;
+    struct states states; /* what codecs remember, on all ranks; its memory is on the device */
+    struct state_map state_map, repair_state_map;
+    uint64_t *state_at; /* [states.count] in each half of states_dev; NOT_HERE: another process's */
+    uint64_t state_bytes; /* of this process */
+    char *states_dev;     /* now, then next; a run that counts ends with a copy of next to now */
 
     const char **send; /* [ranks] of this process, as the caller gave them */
     char **recv;
@@ -168,6 +173,19 @@ bool cuda_memory_bind(struct cuda_run *r, const void *const *send, void *const *
                       struct failure *f);
 /* Whether some rank's send and recv share memory in a way that needs a copy of send. */
 bool cuda_memory_needs_copy(const struct cuda_run *r, const void *const *send, void *const *recv);
+
+/* ---- cuda_state.c -------------------------------------------------------------------------- */
+
+#define NOT_HERE UINT64_MAX
+
+/* Finds what the codecs of this process remember; before cuda_memory_measure. */
+bool cuda_states_find(struct cuda_run *r, struct failure *f);
+/* As new, with this seed. Waits for the device. */
+bool cuda_states_reset(struct cuda_run *r, uint64_t seed, struct failure *f);
+/* The state of a piece at one end. */
+struct gpu_state cuda_state_of(const struct cuda_run *r, const struct state_map *map,
+                               uint32_t piece, enum codec_side side);
+void cuda_states_free(struct cuda_run *r);
 
 /* ---- cuda_issue.c -------------------------------------------------------------------------- */
 

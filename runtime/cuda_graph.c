@@ -26,6 +26,7 @@ static void run_free(struct cuda_run *r) {
         r->x->ops->route_free(r->repair_route);
     }
     cuda_memory_free(r);
+    cuda_states_free(r);
     cuda_plan_free(&r->plan);
     cuda_plan_free(&r->repair);
     if (r->main_compilation)
@@ -187,7 +188,8 @@ static bool agree(const struct cuda_run *r, struct failure *f) {
 /* A run with its plans and what they take, and no memory on the device. */
 static bool run_load(struct cuda_run *r, const struct plan *plan, const void *const *send,
                      void *const *recv, const sluice_graph_options *o, struct failure *f) {
-    if (!check_options(r, o, f) || !compile_plans(r, plan, f) || !agree(r, f))
+    if (!check_options(r, o, f) || !compile_plans(r, plan, f) || !agree(r, f) ||
+        !cuda_states_find(r, f))
         return false;
     cuda_memory_measure(r, r->options.in_place || cuda_memory_needs_copy(r, send, recv));
     return true;
@@ -201,7 +203,8 @@ static bool run_take(struct cuda_run *r, const void *const *send, void *const *r
              ", workspaces %" PRIu64 "), %" PRIu64 " pinned",
              r->plan.t->flow->name, s->device_bytes, s->arena_bytes, s->snapshot_bytes,
              s->workspace_bytes, s->pinned_bytes);
-    if (!cuda_memory_take(r, f) || !cuda_memory_bind(r, send, recv, f) ||
+    if (!cuda_memory_take(r, f) || !cuda_states_reset(r, 0, f) ||
+        !cuda_memory_bind(r, send, recv, f) ||
         !r->x->ops->route_new(r->x, &r->plan, ROUTE_DATA, r->report.words_dev, &r->route, f))
         return false;
     return !r->has_repair || r->x->ops->route_new(r->x, &r->repair, ROUTE_REPAIR,

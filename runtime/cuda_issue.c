@@ -24,6 +24,7 @@ struct issue {
     const struct tasks *t;
     struct route *route;
     struct report *report;
+    const struct state_map *states;
     const char **read; /* [ranks] */
     cudaStream_t origin;
     struct node_log *log;
@@ -154,13 +155,22 @@ static char *workspace(const struct issue *is) {
     return each ? r->workspaces + each * (is->stream_number - is->t->comms) : NULL;
 }
 
-static struct gpu_extra extra_of(const struct issue *is) {
+/* For one piece at one end (NONE: no piece). */
+static struct gpu_extra extra_of(const struct issue *is, uint32_t piece, enum codec_side side) {
     char *at = workspace(is);
-    return (struct gpu_extra){.scratch_dev =
-                                  is->r->scratch_each ? at + is->r->workspace_each : NULL};
+    struct gpu_extra extra = {0};
+    if (is->r->scratch_each)
+        extra.scratch_dev = at + is->r->workspace_each;
+    if (piece != NONE)
+        extra.state = cuda_state_of(is->r, is->states, piece, side);
+    return extra;
 }
 
 /* ---- one compute task ---- */
+
+static uint32_t operand_piece(const struct issue *is, uint32_t i) {
+    return is->t->operands.data[is->k->first_operand + i].index;
+}
 
 static struct gpu_operand operand_of(const struct issue *is, uint32_t i) {
     uint32_t at = is->k->first_operand + i;
@@ -188,7 +198,12 @@ static struct gpu_operand operand_of(const struct issue *is, uint32_t i) {
 static bool combine_captured(struct issue *is, const struct gpu_operand *operands, uint32_t count,
                              uint64_t divide_by, char *acc, char *chunk, uint32_t piece) {
     bool slot = piece != NONE;
-    struct gpu_extra extra = extra_of(is);
+    struct gpu_state states[GPU_MAX_OPERANDS] = {{0}};
+    struct gpu_extra extra = extra_of(is, piece, CODEC_ENCODER);
+    for (uint32_t i = 0; i < count; i++)
+        if (operands[i].kind == GPU_PIECE) /* then it is the task's i-th */
+            states[i] = cuda_state_of(is->r, is->states, operand_piece(is, i), CODEC_DECODER);
+    extra.operand_states = states;
     LOGGED(is, is->stream,
            gpu_combine_with(is->type, is->t->flow->setup.redop, operands, count, is->elems,
                             divide_by, acc, chunk, slot ? codec_of(is, piece) : NULL,
@@ -200,7 +215,7 @@ static bool combine_captured(struct issue *is, const struct gpu_operand *operand
 
 /* Elements to the slot of a piece. */
 static bool encode_captured(struct issue *is, const void *src, uint32_t piece) {
-    struct gpu_extra extra = extra_of(is);
+    struct gpu_extra extra = extra_of(is, piece, CODEC_ENCODER);
     if (goes_raw(is, codec_of(is, piece)))
         LOGGED(is, is->stream,
                gpu_copy(cuda_piece_dev(is->p, piece), src, is->elems * dtype_bytes(is->type),
@@ -218,7 +233,8 @@ static bool encode_captured(struct issue *is, const void *src, uint32_t piece) {
 static bool move_captured(struct issue *is, const struct gpu_operand *from, char *chunk,
                           uint32_t piece) {
     bool raw = from->kind == GPU_CHUNK || goes_raw(is, &from->codec);
-    struct gpu_extra extra = extra_of(is);
+    struct gpu_extra extra =
+        extra_of(is, from->kind == GPU_PIECE ? operand_piece(is, 0) : NONE, CODEC_DECODER);
     if (raw && !chunk)
         return encode_captured(is, from->data_dev, piece);
     if (!chunk)
@@ -419,13 +435,26 @@ static bool report_captured(struct issue *is, uint32_t limit) {
                                      to->record_bytes, to->ring, limit, is->origin));
 }
 
+/* What codecs remember moves on, unless the run is flagged. */
+static bool commit_captured(struct issue *is, bool reports) {
+    const struct cuda_run *r = is->r;
+    const char *next = r->states_dev + r->state_bytes;
+    if (r->state_bytes == 0 || is->muted)
+        return true;
+    if (!reports)
+        return CUDA_OK(is->f, gpu_copy(r->states_dev, next, r->state_bytes, is->origin));
+    return CUDA_OK(is->f, gpu_copy_unless(&is->report->state_dev->flagged, r->states_dev, next,
+                                          r->state_bytes, is->origin));
+}
+
 static bool issue_captured(struct issue *is, bool reports, uint32_t limit) {
     is->t = is->p->t;
     is->type = is->t->flow->setup.dtype;
     nvtxRangePushA(is->t->flow->name);
     bool ok = !reports || is->muted ||
               CUDA_OK(is->f, gpu_begin(is->report->words_dev, is->report->words, is->origin));
-    ok = ok && actions_captured(is) && (!reports || report_captured(is, limit));
+    ok = ok && actions_captured(is) && (!reports || report_captured(is, limit)) &&
+         commit_captured(is, reports);
     nvtxRangePop();
     return ok;
 }
@@ -439,6 +468,7 @@ bool cuda_issue_captured(struct cuda_run *r, cudaStream_t stream, struct node_lo
                        .p = &r->plan,
                        .route = r->route,
                        .report = &r->report,
+                       .states = &r->state_map,
                        .read = r->read,
                        .origin = stream,
                        .log = log,
@@ -457,6 +487,7 @@ bool cuda_issue_repair_captured(struct cuda_run *r, cudaStream_t stream, struct 
                        .p = &r->repair,
                        .route = r->repair_route,
                        .report = &r->repair_report,
+                       .states = &r->repair_state_map,
                        .read = r->snapshots ? (const char **)(void *)r->snapshot_dev : r->read,
                        .origin = stream,
                        .f = f};

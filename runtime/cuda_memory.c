@@ -1,11 +1,12 @@
 /*
  * cuda_memory.c: the memory of a run on the device, and pinned memory for what it reports.
  *
- * All of it is counted before any is taken. Four blocks on the device:
+ * All of it is counted before any is taken. Five blocks on the device:
  *
  *   arenas      one a rank, as large as the plan or its repair needs it
  *   snapshots   of send, a rank each, where it shares memory with recv
  *   workspaces  and scratch of codecs, one a stream that computes, zeroed once
+ *   states      of codecs that remember, twice (cuda_state.c)
  *   words       status and needs, protocol states; tables are the transport's own
  *
  * In place, send is gone when a message turns out not to have fitted. So it is copied first: the
@@ -78,7 +79,9 @@ void cuda_memory_measure(struct cuda_run *r, bool snapshots) {
     }
     s->workspace_bytes = (r->workspace_each + r->scratch_each) * (r->streams - r->plan.t->comms);
     s->table_bytes = words_bytes(r);
-    s->device_bytes = s->arena_bytes + s->snapshot_bytes + s->workspace_bytes + s->table_bytes;
+    s->state_bytes = 2 * r->state_bytes;
+    s->device_bytes =
+        s->arena_bytes + s->snapshot_bytes + s->workspace_bytes + s->table_bytes + s->state_bytes;
     s->pinned_bytes = ring_bytes(r) + stamp_bytes(r);
 }
 
@@ -101,6 +104,7 @@ static bool take_blocks(struct cuda_run *r, struct failure *f) {
         !take((void **)&r->snapshots, s->snapshot_bytes, "copies of send", f) ||
         !take((void **)&r->workspaces, s->workspace_bytes, "workspaces", f) ||
         !take((void **)&r->words, s->table_bytes, "words", f) ||
+        !take((void **)&r->states_dev, s->state_bytes, "the state of codecs", f) ||
         !CUDA_OK(f, cudaHostAlloc((void **)&r->report.ring_host, s->pinned_bytes,
                                   cudaHostAllocMapped)) ||
         !CUDA_OK(f, cudaHostGetDevicePointer((void **)&r->report.ring_dev, r->report.ring_host, 0)))
@@ -195,6 +199,7 @@ void cuda_memory_free(struct cuda_run *r) {
     cudaFree(r->snapshots);
     cudaFree(r->workspaces);
     cudaFree(r->words);
+    cudaFree(r->states_dev);
     if (r->report.ring_host)
         cudaFreeHost(r->report.ring_host);
     free(r->stream);

@@ -143,7 +143,7 @@ SLUICE_API sluice_status sluice_adapt(sluice_plan *plan);
  * to the next, at both of its ends. Only runs that ended well count. What they remember is zero in
  * a new plan, with seed 0, and stays in sluice_adapt. It can be saved with a checkpoint and
  * restored in any plan of the same schedule, parameters and setup: the runs that follow have the
- * same bits. Graphs on GPUs do not take these codecs yet. */
+ * same bits. A graph has a state of its own. */
 
 /* 0 when no codec of the plan remembers anything. */
 SLUICE_API size_t sluice_state_bytes(const sluice_plan *plan);
@@ -272,7 +272,8 @@ typedef struct sluice_graph_sizes {
     uint64_t arena_bytes;     /* wire and scratch memory of the ranks of this process */
     uint64_t snapshot_bytes;  /* copies of send, where it overlaps recv */
     uint64_t workspace_bytes; /* of codecs */
-    uint64_t table_bytes;     /* of messages, words, timestamps */
+    uint64_t table_bytes;     /* of words */
+    uint64_t state_bytes;     /* of codecs that remember, twice */
     uint64_t device_bytes;    /* all of these */
     uint64_t pinned_bytes;    /* host memory */
 } sluice_graph_sizes;
@@ -337,6 +338,15 @@ SLUICE_API const uint32_t *sluice_graph_flag(const sluice_graph *graph);
 /* Whether a new capture is due, as of the last run that has finished: the same step on all
  * ranks. */
 SLUICE_API int sluice_graph_due(sluice_graph *graph);
+
+/* What codecs remember of the runs of this process's ranks: as that of a plan, but on the
+ * device and apart from it. These wait for runs in flight (SLUICE_BUSY while a ticket has to be
+ * waited for). */
+SLUICE_API size_t sluice_graph_state_bytes(const sluice_graph *graph);
+SLUICE_API sluice_status sluice_graph_save_state(sluice_graph *graph, void *to, size_t bytes);
+SLUICE_API sluice_status sluice_graph_restore_state(sluice_graph *graph, const void *from,
+                                                    size_t bytes);
+SLUICE_API sluice_status sluice_graph_reset_state(sluice_graph *graph, uint64_t seed);
 
 /* Nodes of the captured graph. */
 SLUICE_API size_t sluice_graph_nodes(const sluice_graph *graph);

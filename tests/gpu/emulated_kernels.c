@@ -1,7 +1,7 @@
 /*
  * emulated_kernels.c: the launchers of gpu.h, protocol.h and replay.h on the C reference, see
- * emulated.h. Workspaces and scratch are written all over, so that any that is shared, or too small,
- * does harm.
+ * emulated.h. Workspaces and scratch are written all over, so that any that is shared, or too
+ * small, does harm.
  */
 #include "kernels/protocol.h"
 #include "kernels/reduce.h"
@@ -40,6 +40,7 @@ struct job {
     enum dtype t;
     enum redop op;
     struct gpu_operand in[GPU_MAX_OPERANDS];
+    struct gpu_state states[GPU_MAX_OPERANDS + 1]; /* the slot's last */
     uint32_t count;
     uint64_t elems, divide_by;
     char *acc, *chunk;
@@ -55,11 +56,16 @@ static uint32_t acc_bytes(enum dtype t) {
     return reduce_acc_bytes(t);
 }
 
+static struct codec_state state_of(const struct gpu_state *s) {
+    return (struct codec_state){s->now_dev, s->next_dev, s->first_elem};
+}
+
 /* An operand as elements; false: it was lost. */
 static bool read_piece(const struct job *j, const struct gpu_operand *in, void *to) {
+    struct codec_state state = state_of(&j->states[in - j->in]);
     void *scratch = room(codec_scratch_bytes(&in->codec, j->t, j->elems));
-    enum codec_status s =
-        codec_decode(&in->codec, j->t, in->data_dev, in->slot_bytes, j->elems, to, scratch, NULL);
+    enum codec_status s = codec_decode_next(&in->codec, j->t, in->data_dev, in->slot_bytes,
+                                            j->elems, to, scratch, NULL, &state);
     free(scratch);
     set_status(j->status, s);
     return s == CODEC_OK;
@@ -98,8 +104,9 @@ static void write_slot(const struct job *j, bool whole, const void *value) {
         return;
     }
     void *scratch = room(codec_scratch_bytes(&j->codec, j->t, j->elems));
-    set_status(j->status, codec_encode(&j->codec, j->t, value, j->elems, j->slot, j->slot_bytes,
-                                       NULL, scratch));
+    struct codec_state state = state_of(&j->states[GPU_MAX_OPERANDS]);
+    set_status(j->status, codec_encode_next(&j->codec, j->t, value, j->elems, j->slot,
+                                            j->slot_bytes, NULL, scratch, &state));
     free(scratch);
 }
 
@@ -129,8 +136,19 @@ static void run_job(void *args) {
     free(acc);
 }
 
+static size_t touch_state(struct job *j, const struct gpu_state *s, size_t which,
+                          const struct codec *c, enum codec_side side, struct touch *t, size_t n) {
+    uint64_t bytes = codec_state_bytes(c, j->t, j->elems, side);
+    j->states[which] = *s;
+    if (bytes == 0)
+        return n;
+    t[n++] = (struct touch){s->now_dev, bytes, TOUCH_READ};
+    t[n++] = (struct touch){s->next_dev, bytes, TOUCH_WRITE};
+    return n;
+}
+
 static cudaError_t launch_job(struct job *j, const struct gpu_extra *extra, cudaStream_t stream) {
-    struct touch t[GPU_MAX_OPERANDS + 8];
+    struct touch t[3 * GPU_MAX_OPERANDS + 10];
     size_t n = 0;
     uint64_t elem = dtype_bytes(j->t), acc = acc_bytes(j->t), scratch = 0;
     if (j->elems == 0)
@@ -142,7 +160,11 @@ static cudaError_t launch_job(struct job *j, const struct gpu_extra *extra, cuda
                                                : in->slot_bytes;
         scratch += in->kind == GPU_PIECE ? gpu_scratch_bytes(&in->codec, j->t, j->elems) : 0;
         t[n++] = (struct touch){in->data_dev, bytes, TOUCH_READ};
+        if (in->kind == GPU_PIECE && extra && extra->operand_states)
+            n = touch_state(j, &extra->operand_states[i], i, &in->codec, CODEC_DECODER, t, n);
     }
+    if (j->slot && extra)
+        n = touch_state(j, &extra->state, GPU_MAX_OPERANDS, &j->codec, CODEC_ENCODER, t, n);
     scratch += j->slot ? gpu_scratch_bytes(&j->codec, j->t, j->elems) : 0;
     if (scratch > 0 && (!extra || !extra->scratch_dev))
         return cudaErrorInvalidValue;
@@ -195,8 +217,13 @@ cudaError_t gpu_decode_with(const struct codec *c, enum dtype t, const void *slo
                             const struct gpu_extra *extra, uint32_t *status_dev,
                             cudaStream_t stream) {
     struct gpu_operand in = {GPU_PIECE, slot_dev, slot_bytes, *c};
+    struct gpu_extra own = {0};
+    if (extra) {
+        own.scratch_dev = extra->scratch_dev;
+        own.operand_states = &extra->state;
+    }
     return gpu_combine_with(t, REDOP_SUM, &in, 1, elems, 0, NULL, dst_dev, NULL, NULL, 0, NULL,
-                            extra, status_dev, stream);
+                            &own, status_dev, stream);
 }
 
 /* ---- the protocol ---- */
@@ -302,25 +329,36 @@ struct copy {
     const void *from;
     uint64_t bytes;
     const uint32_t *flag;
+    bool unless;
 };
 
 static void run_copy(void *args) {
     const struct copy *c = args;
-    if (!c->flag || *c->flag)
+    if (!c->flag || (*c->flag != 0) != c->unless)
         memmove(c->to, c->from, c->bytes);
+}
+
+static cudaError_t copy(struct copy c, cudaStream_t stream) {
+    struct touch t[] = {{c.from, c.bytes, TOUCH_READ},
+                        {c.to, c.to == c.from ? 0 : c.bytes, TOUCH_WRITE},
+                        {c.flag, sizeof *c.flag, TOUCH_READ}};
+    return emulated_launch(stream, run_copy, &c, sizeof c, t, 3);
 }
 
 cudaError_t gpu_copy_if(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
                         uint64_t bytes, cudaStream_t stream) {
-    struct copy c = {to_dev, from_dev, bytes, flag_dev};
-    struct touch t[] = {{from_dev, bytes, TOUCH_READ},
-                        {to_dev, to_dev == from_dev ? 0 : bytes, TOUCH_WRITE},
-                        {flag_dev, sizeof *flag_dev, TOUCH_READ}};
-    return emulated_launch(stream, run_copy, &c, sizeof c, t, 3);
+    return copy((struct copy){to_dev, from_dev, bytes, flag_dev, false}, stream);
+}
+
+cudaError_t gpu_copy_unless(const uint32_t *flag_dev, void *to_dev, const void *from_dev,
+                            uint64_t bytes, cudaStream_t stream) {
+    return copy((struct copy){to_dev, from_dev, bytes, flag_dev, true}, stream);
 }
 
 cudaError_t gpu_copy(void *to_dev, const void *from_dev, uint64_t bytes, cudaStream_t stream) {
-    return bytes ? gpu_copy_if(NULL, to_dev, from_dev, bytes, stream) : cudaSuccess;
+    if (bytes == 0)
+        return cudaSuccess;
+    return copy((struct copy){to_dev, from_dev, bytes, NULL, false}, stream);
 }
 
 static void run_stamp(void *args) {

@@ -131,9 +131,49 @@ static void test_without_records(struct cuda_test *t) {
     }
 }
 
+/* Codecs that remember: the same bits as on the CPU run after run, across runs that were
+ * repaired, over a save and a restore, and from a seed. */
+static void test_state(struct cuda_test *t) {
+    static const char *const codecs[] = {"wire=delta | pack(0.75)", "wire=topk(0.1) | pack(0.75)",
+                                         "wire=delta", "wire=topk(0.02)",
+                                         "wire=quant(8, 64, stochastic)"};
+    static const char *const paths[] = {"schedules/allreduce_twoshot.slc",
+                                        "schedules/allgather_direct.slc"};
+    for (size_t i = 0; i < 10; i++) {
+        struct setting s = lossless(paths[i / 5], 3, codecs[i % 5], 60000);
+        struct world w;
+        s.dtype = i % 2 ? SLUICE_F32 : SLUICE_BF16;
+        s.slices = i % 3 == 2 ? 2 : 1;
+        s.options.adapt = i % 2;
+        if (!world_graph(t, &w, &s))
+            continue;
+        for (uint64_t n = 0; n < 6; n++)
+            world_run(t, &w, n % 3 == 1 ? DATA_BITS : DATA_FITS, n, n % 2);
+        size_t bytes = sluice_graph_state_bytes(w.graph);
+        void *saved = malloc(bytes + 1), *cpu = malloc(sluice_state_bytes(w.plan) + 1);
+        check(t, bytes > 100, "%s: remembers %zu bytes", world_name(&w), bytes);
+        ok(t, &w, sluice_graph_save_state(w.graph, saved, bytes), "save");
+        ok(t, &w, sluice_state_save(w.plan, cpu, sluice_state_bytes(w.plan)), "save");
+        world_run(t, &w, DATA_FITS, 70, false);
+        world_run(t, &w, DATA_FITS, 71, true);
+        ok(t, &w, sluice_graph_restore_state(w.graph, saved, bytes), "restore");
+        ok(t, &w, sluice_state_restore(w.plan, cpu, sluice_state_bytes(w.plan)), "restore");
+        world_run(t, &w, DATA_FITS, 71, false);
+        ok(t, &w, sluice_graph_reset_state(w.graph, 99), "reset");
+        ok(t, &w, sluice_state_reset(w.plan, 99), "reset");
+        world_run(t, &w, DATA_FITS, 72, true);
+        check(t, sluice_graph_restore_state(w.graph, saved, bytes - 1) == SLUICE_INVALID_ARGUMENT,
+              "restored what is too short");
+        free(saved);
+        free(cpu);
+        world_close(&w);
+    }
+}
+
 void test_protocol(struct cuda_test *t) {
     test_kinds(t);
     test_adaptation(t);
     test_tickets(t);
     test_without_records(t);
+    test_state(t);
 }
