@@ -81,6 +81,16 @@ def codec_gpu_values_table(top, tensors):
             yield f"| {tensor} | `{name}` | {c['ratio']:.4f} | {' | '.join(rates)} |"
 
 
+def graphs_table(top):
+    """All ranks on one GPU: time beside what the bytes of all tasks take at the rate of a copy."""
+    yield "| schedule | ranks | bytes a rank | codec, type | slices | wire / raw | GiB moved | limit | time | x limit |"
+    yield "|---|---:|---:|---|---:|---:|---:|---:|---:|---:|"
+    for r in read(top, "graphs-one-gpu.json")["runs"]:
+        yield (f"| {r['schedule']} | {r['ranks']} | {r['mib']} MiB | `{r['codec']}`, {r['dtype']} "
+               f"| {r['slices']} | {r['wire_over_raw']:.3f} | {r['gib_moved']:.2f} "
+               f"| {r['limit_ms']:.3f} ms | {r['ms']:.3f} ms | {r['over_limit']:.2f} |")
+
+
 def main(top, refresh):
     tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
               "codec-tensor": codec_table(top, "tensor"),
@@ -88,6 +98,7 @@ def main(top, refresh):
               "codec-gpu-values": codec_gpu_values_table(top, ("grad_f32", "grad_bf16")),
               "allreduce-sockets": collective_table(top, "allreduce-sockets-bf16.json",
                                                     "allreduce-sockets-f32.json")}
+    tables["graphs-one-gpu"] = graphs_table(top)
     path = os.path.join(top, "BENCHMARKS.md")
     with open(path, encoding="utf-8") as f:
         text = f.read()
