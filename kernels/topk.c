@@ -105,10 +105,9 @@ static bool is_finite(float f) {
 
 static void add_kept(enum dtype t, const void *src, uint64_t at, uint32_t count,
                      const uint8_t *kept, float *sums) {
+    /* Just begun, +0 is added all the same: it makes +0 of a negative zero. */
     for (uint32_t i = 0; i < count; i++)
-        sums[i] = widen(t, src, at + i);
-    for (uint32_t i = 0; kept != NULL && i < count; i++)
-        sums[i] += ((const any_f32 *)kept)[at + i];
+        sums[i] = widen(t, src, at + i) + (kept != NULL ? ((const any_f32 *)kept)[at + i] : 0.0f);
 }
 
 /* Sends `rank` of the sums; they become what is kept. */

@@ -150,9 +150,7 @@ __global__ void __launch_bounds__(THREADS) push_kernel(picks p, const void *src,
         uint64_t i = at + first + 32 * r;
         bool there = first + 32 * r < count;
 
-        sums[r] = there ? read_value(p.t, src, i) : 0.0f;
-        if (there && now != NULL)
-            sums[r] = __fadd_rn(sums[r], now[i]);
+        sums[r] = there ? __fadd_rn(read_value(p.t, src, i), now != NULL ? now[i] : 0.0f) : 0.0f;
     }
     if (threadIdx.x == 0)
         s.rank = count == BLOCK_ELEMS ? p.whole : p.last;
