@@ -311,7 +311,8 @@ static uint64_t state_bytes_of(const struct codec_stage *s, enum dtype t, uint64
                                enum codec_side side) {
     const struct codec_ops *ops = codec_ops_of(s->kind);
 
-    return ops->state_bytes != NULL ? round_up(ops->state_bytes(s, t, elems, side), 16) : 0;
+    return ops->state_bytes != NULL && elems > 0 ? round_up(ops->state_bytes(s, t, elems, side), 16)
+                                                 : 0;
 }
 
 struct codec_links codec_links_of(const struct codec *c, enum dtype t, uint64_t elems,

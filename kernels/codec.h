@@ -195,7 +195,7 @@ struct codec_state {
     uint64_t first_elem; /* of the piece, from the start of its chunk */
 };
 
-/* 0 for codecs that remember nothing at this end. */
+/* 0 for codecs that remember nothing at this end, and for pieces of 0 elements. */
 uint64_t codec_state_bytes(const struct codec *c, enum dtype t, uint64_t elems,
                            enum codec_side side);
 /* The state before the first call. Slices of a chunk get the same seed. */

@@ -602,6 +602,41 @@ static void without_state_a_codec_has_just_begun(void **state) {
     }
 }
 
+/* What is added at first is +0, whether a state says so or there is none. */
+static void topk_begins_with_a_kept_zero(void **state) {
+    const uint64_t elems = 3000;
+
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LENGTH(float_types); k++) {
+        enum dtype t = float_types[k];
+        struct ends e = ends_new("topk(1)", t, elems, 0);
+        uint8_t *slot = exact_alloc(e.slot_bytes), *data = exact_alloc(elems * dtype_bytes(t));
+
+        memset(data, 0, elems * dtype_bytes(t));
+        for (uint64_t i = 0; i < elems; i++)
+            data[(i + 1) * dtype_bytes(t) - 1] = 0x80;
+        ends_call(&e, data);
+        codec_encode(&e.c, t, data, elems, slot, e.slot_bytes, NULL, e.scratch);
+        assert_memory_equal(slot, e.slot, e.slot_bytes);
+        memset(data, 0, elems * dtype_bytes(t));
+        assert_memory_equal(e.back, data, elems * dtype_bytes(t));
+        free(data);
+        free(slot);
+        ends_free(&e);
+    }
+}
+
+/* So a call with a piece that is empty has written all of its state. */
+static void nothing_is_kept_of_no_elements(void **state) {
+    (void)state;
+    for (size_t k = 0; k < ARRAY_LENGTH(texts); k++) {
+        struct codec c = codec_of(texts[k]);
+
+        for (int side = 0; side < 2; side++)
+            assert_int_equal(codec_state_bytes(&c, DTYPE_F32, 0, (enum codec_side)side), 0);
+    }
+}
+
 static void every_state_byte_is_written(void **state) {
     (void)state;
     for (size_t k = 0; k < ARRAY_LENGTH(texts); k++) {
@@ -643,6 +678,8 @@ int main(void) {
         cmocka_unit_test(seeds_and_calls_differ_and_repeat),
         cmocka_unit_test(slices_make_what_the_whole_makes),
         cmocka_unit_test(without_state_a_codec_has_just_begun),
+        cmocka_unit_test(topk_begins_with_a_kept_zero),
+        cmocka_unit_test(nothing_is_kept_of_no_elements),
         cmocka_unit_test(every_state_byte_is_written),
     };
     return cmocka_run_group_tests_name("codec_state", tests, NULL, NULL);
