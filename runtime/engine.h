@@ -134,7 +134,7 @@ struct state_map {
 bool states_find(struct states *s, const struct tasks *t);
 void states_free(struct states *s);
 void states_reset(struct states *s, const struct tasks *t, uint64_t seed);
-/* The same for the same pieces with the same codecs, budgets aside. */
+/* The same for the same pieces of the same moves with the same codecs, budgets aside. */
 uint64_t states_hash(const struct states *s, const struct tasks *t);
 /* RUN_INTERNAL: the plan does not keep just this state. */
 enum run_status states_map(const struct states *s, const struct tasks *t, struct state_map *map);

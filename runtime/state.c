@@ -218,8 +218,33 @@ static uint64_t hash_number(uint64_t hash, uint64_t number) {
     return hash;
 }
 
+/* What is moved where, without which codecs: two schedules may remember pieces of the same sizes of
+ * other data. */
+static uint64_t hash_moves(uint64_t hash, const struct flow *f) {
+    hash = hash_number(hash, f->setup.dtype);
+    hash = hash_number(hash, f->setup.redop);
+    hash = hash_number(hash, f->setup.count);
+    hash = hash_number(hash, (uint64_t)f->setup.ranks);
+    for (size_t i = 0; i < f->buffers.count; i++) {
+        hash = hash_number(hash, f->buffers.data[i].role);
+        hash = hash_number(hash, (uint64_t)f->buffers.data[i].chunks);
+        hash = hash_number(hash, f->buffers.data[i].first_loc);
+    }
+    for (size_t i = 0; i < f->ops.count; i++) {
+        const struct flow_op *op = &f->ops.data[i];
+        hash = hash_number(hash, op->kind);
+        hash = hash_number(hash, (uint64_t)op->count);
+        hash = hash_number(hash, op->src);
+        hash = hash_number(hash, op->dst);
+        hash = hash_number(hash, (uint64_t)op->src_rank);
+        hash = hash_number(hash, (uint64_t)op->dst_rank);
+        hash = hash_number(hash, op->step);
+    }
+    return hash;
+}
+
 uint64_t states_hash(const struct states *s, const struct tasks *t) {
-    uint64_t hash = hash_number(UINT64_C(0xcbf29ce484222325), t->flow->setup.dtype);
+    uint64_t hash = hash_number(hash_moves(UINT64_C(0xcbf29ce484222325), t->flow), t->slices);
     for (size_t i = 0; i < s->count; i++) {
         const struct state_part *p = &s->parts[i];
         struct codec remembers = codec_without_bounded(&t->flow->codecs.data[p->codec]);

@@ -169,6 +169,42 @@ static void what_another_plan_saved_is_refused(void **state) {
     world_free(&c);
 }
 
+/* A plan saved, a plan that must refuse it though all its parts have the same sizes. */
+static void refuses(struct job saver, struct job other) {
+    struct world a = world_new(&saver), b = world_new(&other);
+    uint64_t bytes = plan_state_bytes(a.plan);
+    assert_true(bytes > 0);
+    assert_int_equal(plan_state_bytes(b.plan), bytes);
+    char *saved = save(&a);
+    assert_true(plan_state_restore(a.plan, saved, bytes));
+    assert_false(plan_state_restore(b.plan, saved, bytes));
+    free(saved);
+    world_free(&a);
+    world_free(&b);
+}
+
+static void what_is_of_other_data_is_refused(void **state) {
+    (void)state;
+    static const char first[] = "schedule s() { inout a[2]; copy a[0]@0 -> a[0]@1 via delta;\n"
+                                "ensure a[0]@1 == a[0]@0; }\n";
+    static const char second[] = "schedule s() { inout a[2]; copy a[1]@0 -> a[1]@1 via delta;\n"
+                                 "ensure a[1]@1 == a[1]@0; }\n";
+    static const char both[] = "schedule s() { inout a[2];\n"
+                               "copy a[0 +: 2]@0 -> a[0 +: 2]@1 via delta;\n"
+                               "ensure a[1]@1 == a[1]@0; }\n";
+    struct job one = {.text = first, .ranks = 2, .count = 16384, .slices = 1}, other = one;
+    other.text = second;
+    refuses(one, other);
+    other = one; /* an encoding in two slices, two encodings in one */
+    one.slices = 2;
+    other.text = both;
+    other.count = one.count / 2;
+    refuses(one, other);
+    other = one;
+    other.ranks = 3;
+    refuses(one, other);
+}
+
 /* Runs that overflow and are repaired: the same bits and the same state as where nothing can
  * overflow. */
 static void an_overflowed_run_leaves_no_trace(void **state) {
@@ -366,6 +402,7 @@ int main(void) {
         cmocka_unit_test(saved_and_restored_runs_go_on_alike),
         cmocka_unit_test(a_reset_plan_is_as_new),
         cmocka_unit_test(what_another_plan_saved_is_refused),
+        cmocka_unit_test(what_is_of_other_data_is_refused),
         cmocka_unit_test(an_overflowed_run_leaves_no_trace),
         cmocka_unit_test(a_repair_is_cut_as_its_plan),
         cmocka_unit_test(encodings_stay_apart_in_the_repair),
