@@ -198,12 +198,12 @@ void test_states(struct gpu_test *g) {
                 int p = (int)(n + k) % PATTERN_COUNT;
 
                 if (!codec_check(&c, (enum dtype)i, err, sizeof err) ||
-                    (g->small && sizes[n] > 8193))
+                    (g->small && (sizes[n] > 8193 || n % 3 == 1)))
                     continue;
                 check_calls(g, &c, (enum dtype)i, sizes[n], p, n % 3 == 0, texts[k]);
                 check_calls(g, &c, (enum dtype)i, sizes[n], (p + 5) % PATTERN_COUNT, 0, texts[k]);
                 if (sizes[n] == 8193)
-                    for (int more = 0; more < PATTERN_COUNT; more++)
+                    for (int more = 0; more < PATTERN_COUNT; more += g->small ? 4 : 1)
                         check_calls(g, &c, (enum dtype)i, sizes[n], more, 1, texts[k]);
             }
     }
