@@ -132,7 +132,7 @@ enum exit_code bench_codec_gpu(const struct options *o, const struct bench_value
     char error[256];
     if (!gpu_speed_open(&d, error, sizeof error)) {
         complain(o, "--gpu: %s", error);
-        return EXIT_USAGE;
+        return EXIT_DEVICE;
     }
     if (o->json) {
         json_open(&j, NULL, '{');

@@ -52,6 +52,7 @@ struct gpu_rank {
     uint64_t room_bytes;
     uint64_t input_bytes; /* largest input of a rank, of the size at hand */
     char *input_dev, *a_dev, *b_dev;
+    enum exit_code failure; /* what the process leaves with, should it fail */
 };
 
 /* Where one size has its data: out of place and in place. */

@@ -73,6 +73,7 @@ static bool compile(struct gpu_rank *r, struct contestant *c, const struct plain
     if (s == SLUICE_OK) {
         return true;
     }
+    r->failure = s == SLUICE_INVALID_SCHEDULE ? EXIT_INPUT : EXIT_INTERNAL;
     if (r->l->rank == 0) {
         fputs(c->plan ? sluice_diagnostics(c->plan) : "", stderr);
     }
@@ -89,6 +90,7 @@ static bool same_buffers(struct gpu_rank *r, struct contestant *c, const struct 
             sluice_recv_bytes(c->plan, i) == out.recv_bytes) {
             continue;
         }
+        r->failure = EXIT_INPUT;
         if (r->l->rank == 0) {
             complain(r->b->o, "%s: its buffers on rank %d are not those of %s over all ranks",
                      c->name, i, collective_name(plain->collective));

@@ -52,7 +52,9 @@ static bool make_id(void *ctx, void *id) {
 static bool choose_device(struct gpu_rank *r) {
     struct cudaDeviceProp properties;
     int devices = 0, driver = 0;
-    if (!GPU_CUDA(r, cudaGetDeviceCount(&devices)) || devices == 0) {
+    cudaError_t e = cudaGetDeviceCount(&devices);
+    if (e != cudaSuccess || devices == 0) {
+        complain(r->b->o, "no GPU: %s", cudaGetErrorString(e ? e : cudaErrorNoDevice));
         return false;
     }
     if (!r->l->oversubscribe && r->l->local_rank >= devices) {
@@ -86,7 +88,7 @@ static bool connect_sluice(struct gpu_rank *r) {
 static bool rank_open(struct gpu_rank *r, const struct launch *l, const struct gpu_bench *b) {
     struct nccl_id id;
     char err[256];
-    *r = (struct gpu_rank){.b = b, .l = l};
+    *r = (struct gpu_rank){.b = b, .l = l, .failure = EXIT_DEVICE};
     if (!nccl_open(&r->nccl, err, sizeof err)) {
         complain(b->o, "%s", err);
         return false;
@@ -330,5 +332,5 @@ int gpu_rank_run(const struct launch *l, void *bench) {
     if (ok) {
         rank_close(&r);
     }
-    return !ok ? EXIT_INTERNAL : right ? EXIT_OK : EXIT_RESULT;
+    return (int)(!ok ? r.failure : right ? EXIT_OK : EXIT_RESULT);
 }
