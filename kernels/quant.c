@@ -11,7 +11,9 @@
  *
  * Rounded stochastically, q is the integer below or above the product, each as often as it is near,
  * so that errors of many calls or ranks add up to nothing: a random number from between 0 and 1 is
- * added before the fraction is cut off. It is drawn by seed, call and place in the chunk.
+ * added before the fraction is cut off. It is drawn by seed, call and place in the chunk. What the
+ * decoder rounds to the type is not drawn: 8 bits in bf16, which has 8 itself, keep up to half a
+ * step on average.
  *
  * Two kinds of blocks are special. Below M = 2^-100 the inverse would leave the range: scale and
  * every q are 0. A block that holds an infinity or a NaN has no honest value at all: its scale is
