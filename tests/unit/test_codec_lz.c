@@ -350,6 +350,9 @@ static void every_impossible_block_has_its_reason(void **state) {
     bad[11] = 229;
     assert_string_equal(reason_of(bad, sizeof bad), "a block has too few elements");
     assert_string_equal(reason_of(good, 0), "a block has an impossible size");
+    memcpy(bad, good, sizeof good);
+    bad[12] = 0x5f; /* the last token has no match, and says nothing of one */
+    assert_null(reason_of(bad, sizeof bad));
 }
 
 static void every_header_and_directory_byte_matters(void **state) {
