@@ -328,6 +328,66 @@ static void an_adaptation_keeps_the_state(void **state) {
     }
 }
 
+/* A tight plan, a wide one that never overflows, and a copy of the tight one that is restored now
+ * and then from either. */
+struct three {
+    struct world tight, wide, copy;
+    bool copied;
+};
+
+static void run_three(struct three *w, enum input_kind kind, uint64_t seed) {
+    struct world *all[] = {&w->tight, &w->wide, &w->copy};
+    for (int i = 0; i < (w->copied ? 3 : 2); i++) {
+        world_fill(all[i], kind, seed);
+        world_run(all[i]);
+        assert_true(world_hash(all[i]) == world_hash(&w->tight));
+    }
+    char *x = save(&w->tight), *y = save(&w->wide);
+    uint64_t bytes = plan_state_bytes(w->tight.plan);
+    assert_int_equal(plan_state_bytes(w->wide.plan), bytes);
+    assert_memory_equal(x, y, bytes);
+    if (seed % 2 == 0) {
+        assert_true(plan_state_restore(w->copy.plan, seed % 4 ? x : y, bytes));
+        w->copied = true;
+    }
+    free(x);
+    free(y);
+}
+
+/* In place or not, in slices, with adaptations and restored states between, after any data. */
+static void what_happens_between_runs_does_not_change_bits(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"wire=delta | sparse(0.1)", "wire=delta"},
+        {"wire=topk(0.5) | pack(0.3)", "wire=topk(0.5)"},
+        {"wire=cast(f16) | delta | lz(0.2)", "wire=cast(f16) | delta"},
+    };
+    static const char *const texts[] = {RING, TWOSHOT, ALLTOALL};
+    static const uint64_t counts[] = {1, 4099, 40013};
+    uint64_t repairs = 0, adaptations = 0;
+    for (uint64_t i = 0; i < 27; i++) {
+        struct job tight = job_of(texts[i % 3], pairs[i / 3 % 3][0]), wide;
+        tight.count = counts[i / 9];
+        tight.slices = 1 + (uint32_t)(i % 4);
+        tight.in_place = i % 2 && i % 3 < 2;
+        wide = tight;
+        wide.defines[0] = pairs[i / 3 % 3][1];
+        struct three w = {world_new(&tight), world_new(&wide), world_new(&tight), false};
+        for (uint64_t run = 0; run < 5; run++) {
+            static const enum input_kind kinds[] = {INPUT_NORMAL, INPUT_BITS, INPUT_ZEROS,
+                                                    INPUT_EXTREMES};
+            run_three(&w, kinds[(i + run / 2) % 4], i + run);
+            assert_int_equal(plan_adapt(w.tight.plan), RUN_OK);
+        }
+        repairs += plan_stats(w.tight.plan)->repairs;
+        adaptations += plan_stats(w.tight.plan)->adaptations;
+        world_free(&w.tight);
+        world_free(&w.wide);
+        world_free(&w.copy);
+    }
+    assert_true(repairs > 0 && adaptations > 0);
+}
+
 /* Error feedback: what was not sent is sent later, so sums over many runs come near. */
 static void error_feedback_catches_up(void **state) {
     (void)state;
@@ -408,6 +468,7 @@ int main(void) {
         cmocka_unit_test(encodings_stay_apart_in_the_repair),
         cmocka_unit_test(threads_and_slices_do_not_change_bits),
         cmocka_unit_test(an_adaptation_keeps_the_state),
+        cmocka_unit_test(what_happens_between_runs_does_not_change_bits),
         cmocka_unit_test(error_feedback_catches_up),
         cmocka_unit_test(the_public_api),
     };
