@@ -9,7 +9,7 @@ enum exit_code bench_codec_gpu(const struct options *o, const struct bench_value
     (void)v;
     (void)codecs;
     complain(o, "--gpu: this sluice was built without CUDA");
-    return EXIT_USAGE;
+    return EXIT_DEVICE;
 }
 
 #else

@@ -14,10 +14,10 @@ const struct command commands[COMMAND_COUNT] = {
 
 static void complain_list(const struct options *o, const char *format, va_list args) {
     bool colour = colour_on(o, stderr);
-    fprintf(stderr, "sluice %s: %serror:%s ", commands[o->command].name,
-            style_on(colour, STYLE_BAD), style_off(colour));
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    char words[8192]; /* one write: the processes of `bench` share stderr */
+    vsnprintf(words, sizeof words, format, args);
+    fprintf(stderr, "sluice %s: %serror:%s %s\n", commands[o->command].name,
+            style_on(colour, STYLE_BAD), style_off(colour), words);
 }
 
 void complain(const struct options *o, const char *format, ...) {

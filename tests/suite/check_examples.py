@@ -11,7 +11,7 @@ import tree
 
 
 # What is said where an example that needs a GPU finds none.
-NO_GPU = "built without CUDA|no CUDA device|cudaGetDeviceCount: "
+NO_GPU = "built without CUDA|no CUDA device|no GPU: "
 
 
 def complaints(top, sluice_folder):
