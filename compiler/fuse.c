@@ -320,11 +320,14 @@ static void fuse_rank(struct fusion *f, struct rank_tasks *rank) {
     count_uses(f);
     join_tasks(f);
     drop_tasks(f);
+    uint32_t first = rank->first;
     rank->first = f->written;
     rank->accs = 0;
-    for (uint32_t i = 0; i < f->n; i++)
+    for (uint32_t i = 0; i < f->n; i++) {
+        tasks_fetch_message(f->t, first + i, first + f->n);
         if (!f->nodes.data[i].gone)
             write_task(f, i, &rank->accs);
+    }
     rank->n = f->written - rank->first;
 }
 

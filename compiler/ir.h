@@ -354,6 +354,17 @@ uint64_t tasks_slice_elems(const struct tasks *t, loc_id loc, uint32_t slice, ui
 /* Elements that a COMPUTE task works on: those of its pieces if it has any, else of its input,
  * output and inout chunks, else the least room among its scratch chunks. */
 uint64_t tasks_elems(const struct tasks *t, const struct task *k);
+/* Messages lie in the order of the program, tasks rank by rank: a walk over a list of tasks finds
+ * each message far from the last. Asks memory for the message of the task some places behind `i`,
+ * which is before `end`. */
+static inline void tasks_fetch_message(const struct tasks *t, uint32_t i, uint32_t end) {
+    enum { AHEAD = 16 };
+    if (end - i <= AHEAD)
+        return;
+    const struct task *task = &t->tasks.data[i + AHEAD];
+    if (task->kind != TASK_COMPUTE && task->message < t->messages.count)
+        __builtin_prefetch(&t->messages.data[task->message], 1);
+}
 void tasks_free(struct tasks *t);
 /* Reports about a task (NONE: about none): at its line of the text, or at the statement it comes
  * from, an error with the loop values that led there. */

@@ -540,6 +540,7 @@ static void sort_rank(struct rewrite *w, struct tasks *t, const struct rank_task
     VEC_CLEAR(&w->keys);
     VEC_CLEAR(&w->list);
     for (uint32_t i = 0; i < r->n; i++) {
+        tasks_fetch_message(t, r->first + i, r->first + r->n);
         uint64_t phase = early[r->first + i] ? 2 : 3;
         if (list[i].kind != TASK_COMPUTE) {
             list[i].tick = tick[list[i].message];

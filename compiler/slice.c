@@ -266,6 +266,7 @@ static void pack_rank(struct packing *p, struct rank_tasks *rank) {
         VEC_PUSH(&p->acc, NONE);
     rank->first = p->written;
     for (uint32_t i = 0; i < rank->n; i++) {
+        tasks_fetch_message(t, first + i, first + rank->n);
         struct task k = t->tasks.data[first + i];
         if (!pack_task(p, &k))
             continue;
@@ -285,8 +286,20 @@ static void pack_rank(struct packing *p, struct rank_tasks *rank) {
     rank->accs = accs;
 }
 
+/* The common case: uncut, and every chunk has elements. */
+static bool nothing_is_empty(const struct tasks *t) {
+    bool full = t->slices == 1;
+    for (size_t i = 0; full && i < t->size_elems.count; i++)
+        full = t->size_elems.data[i] > 0;
+    for (size_t i = 0; full && i < t->pieces.count; i++)
+        full = t->pieces.data[i].elems > 0;
+    return full;
+}
+
 static void drop_empty(struct tasks *t) {
     size_t pieces = t->pieces.count, messages = t->messages.count;
+    if (nothing_is_empty(t))
+        return;
     struct packing p = {
         .t = t, .piece = index_array_new(pieces, NULL), .message = index_array_new(messages, NULL)};
     pack_pieces(&p);

@@ -334,6 +334,7 @@ static bool check_bounds(struct model *m) {
         ranges_of_rank(&b, r);
         const struct rank_tasks *rank = &t->ranks.data[r];
         for (uint32_t i = 0; i < rank->n && !diag_full(m->c->diag); i++) {
+            tasks_fetch_message(t, rank->first + i, rank->first + rank->n);
             const char *wrong = check_task(&b, rank->first + i);
             if (!wrong)
                 wrong = check_sizes(&b, &t->tasks.data[rank->first + i]);
@@ -449,10 +450,20 @@ static bool is_end(const struct model *m, uint32_t task, uint32_t message, enum 
            m->t->tasks.data[task].message == message;
 }
 
+/* The tasks at both ends of a message to come, which lie far apart. */
+static void fetch_ends(const struct tasks *t, uint32_t message) {
+    if (message >= t->messages.count)
+        return;
+    __builtin_prefetch(&t->tasks.data[t->messages.data[message].send]);
+    __builtin_prefetch(&t->tasks.data[t->messages.data[message].recv]);
+}
+
 static bool check_messages(struct model *m) {
+    enum { AHEAD = 16 };
     const struct tasks *t = m->t;
     for (uint32_t i = 0; i < t->messages.count && !diag_full(m->c->diag); i++) {
         const struct message *x = &t->messages.data[i];
+        fetch_ends(t, i + AHEAD);
         bool sent = is_end(m, x->send, i, TASK_SEND), received = is_end(m, x->recv, i, TASK_RECV);
         if (sent && received && x->src != x->dst)
             (void)check_message(m, i);
