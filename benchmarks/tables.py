@@ -17,8 +17,8 @@ def read(top, name):
         return json.load(f)
 
 
-def compile_table(top):
-    measured = read(top, "compile.json")
+def compile_table(top, name):
+    measured = read(top, name)
     yield "| ranks | transfers | tasks | time | a transfer | peak memory |"
     yield "|---:|---:|---:|---:|---:|---:|"
     for p in measured["points"]:
@@ -30,11 +30,13 @@ def compile_table(top):
     yield f"Time grows as operations ^ {measured['exponent']:.2f}, by least squares over these rows."
 
 
-def codec_table(top, kind):
+def codec_table(top, kind, machine="", only=None):
     yield "| file | codec | encoded / raw | encode GB/s | decode GB/s |"
     yield "|---|---|---:|---:|---:|"
     for tensor in TENSORS:
-        for c in read(top, f"codec-{kind}-{tensor}.json")["codecs"]:
+        for c in read(top, f"codec-{kind}-{tensor}{machine}.json")["codecs"]:
+            if only and c["codec"] not in only:
+                continue
             name = c["codec"].replace("|", "\\|")
             yield (f"| {tensor} | `{name}` | {c['ratio']:.4f} | {c['encode_gb_per_s']:.2f} "
                    f"| {c['decode_gb_per_s']:.2f} |")
@@ -92,8 +94,10 @@ def graphs_table(top):
 
 
 def main(top, refresh):
-    tables = {"compile": compile_table(top), "codec-sample": codec_table(top, "sample"),
+    tables = {"compile": compile_table(top, "compile.json"), "compile-xeon": compile_table(top, "compile-xeon.json"),
+              "codec-sample": codec_table(top, "sample"),
               "codec-tensor": codec_table(top, "tensor"),
+              "codec-tensor-xeon": codec_table(top, "tensor", "-xeon", ("none", "pack", "quant(8)", "topk(0.01)")),
               "codec-gpu": codec_gpu_table(top, ("pack",), (16, 64, 256, 1024)),
               "codec-gpu-values": codec_gpu_values_table(top, ("grad_f32", "grad_bf16")),
               "allreduce-sockets": collective_table(top, "allreduce-sockets-bf16.json",
