@@ -102,7 +102,7 @@ typedef void test_function(struct world *w);
 test_function test_nccl_launch;
 test_function test_nccl_schedules, test_nccl_disabled, test_nccl_disagreement;
 test_function test_nccl_overflow, test_nccl_alltoall_without_mark, test_nccl_many_replays,
-    test_nccl_two_graphs, test_nccl_flagged;
+    test_nccl_two_graphs, test_nccl_flagged, test_nccl_state;
 test_function test_nccl_killed_before, test_nccl_killed_during, test_nccl_killed_between;
 
 #endif

@@ -99,6 +99,7 @@ static const struct group groups[] = {
      false,
      {test_nccl_overflow, test_nccl_alltoall_without_mark, test_nccl_two_graphs,
       test_nccl_flagged}},
+    {"state", "248", NULL, false, {test_nccl_state}},
     {"launch", "4", NULL, false, {test_nccl_launch}},
     {"replays", "4", NULL, false, {test_nccl_many_replays}},
     {"connection",

@@ -179,6 +179,57 @@ void test_nccl_two_graphs(struct world *w) {
     cudaStreamDestroy(other);
 }
 
+/* ---- codecs that remember, across failed replays ---- */
+
+/* Noise in the middle: what follows builds on what was remembered before it. */
+static enum job_data noise_in_between(int set, int rank, int ranks) {
+    bool noisy = (set == 2 && rank == 0) || (set == 5 && rank == ranks - 1);
+    return noisy ? DATA_NOISE : DATA_BELL;
+}
+
+/* The sets in the order in which the CPU executor, which remembers as well, went through them. */
+static void run_in_order(struct world *w, const struct job_options *o, bool overflows) {
+    struct job j;
+    sluice_stats cpu;
+    if (!expect(w, job_open(w, o, &j), "%s does not open", o->schedule))
+        return;
+    expect(w, sluice_get_stats(j.plan, &cpu) == SLUICE_OK, "%s: no statistics", j.name);
+    expect(w, overflows ? cpu.repairs > 0 && cpu.repairs < (uint64_t)j.sets : cpu.repairs == 0,
+           "%s: %llu runs overflow on the CPU", j.name, (unsigned long long)cpu.repairs);
+    expect(w, sluice_graph_state_bytes(j.graph) > 0, "%s remembers nothing", j.name);
+    for (int set = 0; set < j.sets && job_run(&j, set, w->stream); set++) {
+        uint64_t wrong = job_wrong(w);
+        expect(w, wrong == 0, "%s, run %d: %llu elements wrong", j.name, set + 1,
+               (unsigned long long)wrong);
+    }
+    uint64_t repairs = job_stats(&j).repairs;
+    expect(w, repairs == cpu.repairs, "%s: %llu repairs, on the CPU %llu", j.name,
+           (unsigned long long)repairs, (unsigned long long)cpu.repairs);
+    job_close(&j);
+}
+
+void test_nccl_state(struct world *w) {
+    static const struct {
+        const char *codec;
+        bool overflows;
+    } cases[] = {{"delta | pack(0.99)", true},
+                 {"topk(0.5) | pack(0.9)", true},
+                 {"topk(0.02)", false},
+                 {"quant(8, 64, stochastic)", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            struct job_options o = {.schedule = "allreduce_twoshot.slc",
+                                    .wire = cases[i].codec,
+                                    .dtype = SLUICE_BF16,
+                                    .count = 100003,
+                                    .sets = JOB_SETS,
+                                    .fixed_slots = true,
+                                    .in_place = in_place != 0,
+                                    .data = noise_in_between};
+            run_in_order(w, &o, cases[i].overflows);
+        }
+}
+
 /* ---- flagged: inside graphs of the caller's -------------------------------------------------- */
 
 static cudaGraphExec_t capture_set(struct job *j, int set, const uint32_t *want_flag_dev) {
