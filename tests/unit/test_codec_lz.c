@@ -2,7 +2,7 @@
  * test_codec_lz.c: lz keeps every bit, makes blocks that liblz4 reads and reads blocks that liblz4
  * makes, stays in its slot, marks what does not fit, and refuses what is not an encoding.
  */
-#include "tests/unit/codec_test.h"
+#include "tests/unit/bounded_test.h"
 
 #ifdef SLUICE_HAVE_LZ4
 #include <lz4.h>
@@ -16,13 +16,6 @@ static const uint64_t sizes[] = {0,     1,     1023,  1024,  1025,  4096,   8191
 
 static uint64_t payload_at(uint64_t raw_bytes) {
     return (32 + (raw_bytes + BLOCK - 1) / BLOCK * 8 + 31) / 32 * 32;
-}
-
-static uint32_t word_at(const uint8_t *p) {
-    uint32_t word;
-
-    memcpy(&word, p, sizeof word);
-    return word;
 }
 
 /* Data that repeats itself: copies from near and far, runs of short periods, new bytes between. */
@@ -41,10 +34,11 @@ static void fill_repeats(uint8_t *to, uint64_t bytes, uint64_t seed) {
 }
 
 /* Every block that is not raw, out of the slot by the document and decoded by liblz4. */
-static void check_with_liblz4(const uint8_t *slot, uint64_t need, const uint8_t *raw,
-                              uint64_t raw_bytes) {
+static void check_with_liblz4(enum dtype t, const uint8_t *slot, uint64_t need, const void *src,
+                              uint64_t elems) {
 #ifdef SLUICE_HAVE_LZ4
-    uint64_t start = payload_at(raw_bytes), end = start;
+    const uint8_t *raw = src;
+    uint64_t raw_bytes = elems * dtype_bytes(t), start = payload_at(raw_bytes), end = start;
 
     for (uint64_t at = 0, b = 0; at < raw_bytes; at += BLOCK, b++) {
         uint32_t offset = word_at(slot + 32 + 8 * b), size = word_at(slot + 36 + 8 * b);
@@ -65,33 +59,13 @@ static void check_with_liblz4(const uint8_t *slot, uint64_t need, const uint8_t 
     }
     assert_int_equal(end, need);
 #else
-    (void)slot, (void)need, (void)raw, (void)raw_bytes;
+    (void)t, (void)slot, (void)need, (void)src, (void)elems;
 #endif
 }
 
 /* The bytes it took. */
 static uint64_t check_round_trip(enum dtype t, const void *src, uint64_t elems) {
-    struct codec lz = codec_of("lz");
-    uint64_t slot_bytes = codec_slot_bytes(&lz, t, elems), bytes = elems * dtype_bytes(t), need;
-    uint8_t *slot = exact_alloc(slot_bytes), *tight, *back = exact_alloc(bytes);
-    const char *reason;
-
-    memset(slot, 0x5a, slot_bytes);
-    assert_int_equal(codec_encode(&lz, t, src, elems, slot, slot_bytes, &need, NULL), CODEC_OK);
-    assert_true(need <= slot_bytes);
-    tight = exact_alloc(need);
-    memcpy(tight, slot, need);
-    assert_int_equal(codec_decode(&lz, t, tight, need, elems, back, NULL, &reason), CODEC_OK);
-    assert_memory_equal(back, src, bytes);
-    if (codec_has_header(&lz, t, elems))
-        check_with_liblz4(slot, need, src, bytes);
-    memset(tight, 0xa5, need); /* the same bytes whatever was in the slot */
-    assert_int_equal(codec_encode(&lz, t, src, elems, tight, need, NULL, NULL), CODEC_OK);
-    assert_memory_equal(slot, tight, need);
-    free(tight);
-    free(back);
-    free(slot);
-    return need;
+    return check_comes_back("lz", t, src, elems, check_with_liblz4);
 }
 
 static void every_type_and_size_comes_back(void **state) {
@@ -248,36 +222,12 @@ static void compositions_pack_the_cast_values(void **state) {
 /* ---- overflow ---- */
 
 static void every_slot_size_overflows_or_holds_all(void **state) {
-    struct codec lz = codec_of("lz");
     const uint64_t elems = 70000;
-    uint8_t *src = exact_alloc(elems), *back = exact_alloc(elems);
-    uint64_t need;
+    uint8_t *src = exact_alloc(elems);
 
     (void)state;
     fill_repeats(src, elems, 5);
-    need = check_round_trip(DTYPE_U8, src, elems);
-    for (uint64_t slot_bytes = 32; slot_bytes < need + 70;
-         slot_bytes += slot_bytes < 100 || slot_bytes + 40 > need ? 1 : 499) {
-        uint8_t *slot = exact_alloc(slot_bytes);
-        enum codec_status want = slot_bytes < need ? CODEC_OVERFLOW : CODEC_OK;
-        uint64_t said, stored;
-        const char *reason;
-        bool marked;
-
-        assert_int_equal(codec_encode(&lz, DTYPE_U8, src, elems, slot, slot_bytes, &said, NULL),
-                         want);
-        assert_int_equal(said, need);
-        assert_true(codec_encoded_bytes(&lz, DTYPE_U8, elems, slot, slot_bytes, &stored, &marked));
-        assert_int_equal(stored, need);
-        assert_int_equal(marked, want == CODEC_OVERFLOW);
-        memset(back, 0x77, elems);
-        assert_int_equal(codec_decode(&lz, DTYPE_U8, slot, slot_bytes, elems, back, NULL, &reason),
-                         want);
-        for (uint64_t i = 0; i < elems && want == CODEC_OVERFLOW; i += 97)
-            assert_int_equal(back[i], 0x77);
-        free(slot);
-    }
-    free(back);
+    check_slot_sizes("lz", DTYPE_U8, src, elems, check_round_trip(DTYPE_U8, src, elems), 499);
     free(src);
 }
 
@@ -359,67 +309,30 @@ static void every_header_and_directory_byte_matters(void **state) {
     struct codec lz = codec_of("lz");
     const uint64_t elems = 150000; /* three blocks, the second one noise: 32 + 24 bytes, to 64 */
     uint64_t slot_bytes = codec_slot_bytes(&lz, DTYPE_U8, elems), need;
-    uint8_t *src = exact_alloc(elems), *slot = exact_alloc(slot_bytes), *back = exact_alloc(elems);
-    const char *reason;
+    uint8_t *src = exact_alloc(elems), *slot = exact_alloc(slot_bytes);
 
     (void)state;
     fill_repeats(src, elems, 9);
     fill_pattern(DTYPE_U8, PATTERN_RANDOM_BITS, src + BLOCK, BLOCK, 1);
     codec_encode(&lz, DTYPE_U8, src, elems, slot, slot_bytes, &need, NULL);
     assert_true(slot[32 + 15] >> 7 == 1 && slot[32 + 7] >> 7 == 0);
-    for (uint64_t at = 0; at < 56; at++)
-        for (uint32_t bit = 0; bit < 8; bit++) {
-            enum codec_status want = at == 5 && bit == 0 ? CODEC_OVERFLOW : CODEC_MALFORMED;
-
-            slot[at] = (uint8_t)(slot[at] ^ 1u << bit);
-            assert_int_equal(codec_decode(&lz, DTYPE_U8, slot, need, elems, back, NULL, &reason),
-                             want);
-            slot[at] = (uint8_t)(slot[at] ^ 1u << bit);
-        }
-    for (uint64_t bytes = 0; bytes < need; bytes += bytes < 200 ? 1 : 1009) {
-        uint8_t *cut = exact_alloc(bytes);
-
-        memcpy(cut, slot, bytes);
-        assert_int_equal(codec_decode(&lz, DTYPE_U8, cut, bytes, elems, back, NULL, &reason),
-                         CODEC_MALFORMED);
-        if (bytes >= 64) { /* the header agrees with the cut */
-            memcpy(cut + 16, &bytes, 8);
-            assert_int_equal(codec_decode(&lz, DTYPE_U8, cut, bytes, elems, back, NULL, &reason),
-                             CODEC_MALFORMED);
-        }
-        free(cut);
-    }
-    assert_int_equal(codec_decode(&lz, DTYPE_U8, slot, need, elems, back, NULL, &reason), CODEC_OK);
-    free(back);
+    check_damaged_head("lz", DTYPE_U8, slot, need, elems, 56, 64, 1009);
     free(slot);
     free(src);
 }
 
 static void random_damage_never_leaves_the_buffers(void **state) {
-    struct codec lz = codec_of("lz");
+    const uint64_t elems = 3000;
+    uint8_t *src = exact_alloc(elems);
     uint64_t seed = 17;
 
     (void)state;
     for (int round = 0; round < 1500; round++) {
-        const uint64_t elems = 3000;
-        uint64_t slot_bytes = codec_slot_bytes(&lz, DTYPE_U8, elems), need;
-        uint8_t *src = exact_alloc(elems), *slot = exact_alloc(slot_bytes), *tight;
-        uint8_t *back = exact_alloc(elems);
-        const char *reason;
-
         fill_repeats(src, elems, next_random(&seed));
-        codec_encode(&lz, DTYPE_U8, src, elems, slot, slot_bytes, &need, NULL);
-        tight = exact_alloc(need);
-        memcpy(tight, slot, need);
-        for (int n = 0; n < 1 + round % 4; n++)
-            tight[(round % 3 != 0 ? 64 : 0) + next_random(&seed) % (need - 64)] =
-                (uint8_t)next_random(&seed);
-        codec_decode(&lz, DTYPE_U8, tight, need, elems, back, NULL, &reason);
-        free(tight);
-        free(back);
-        free(slot);
-        free(src);
+        check_random_damage("lz", DTYPE_U8, src, elems, round % 3 != 0 ? 64 : 0, 1 + round % 4,
+                            &seed);
     }
+    free(src);
 }
 
 int main(void) {

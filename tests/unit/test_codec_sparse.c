@@ -3,20 +3,13 @@
  * element here is written from it), stays in its slot, marks what does not fit, and refuses what is
  * not an encoding.
  */
-#include "tests/unit/codec_test.h"
+#include "tests/unit/bounded_test.h"
 
 static const uint64_t sizes[] = {0,    1,    31,   1023, 1024, 1025,  1055,
                                  2047, 2049, 8191, 8192, 8193, 20011, 40960};
 
 /* A value in so many, the rest zero: 1 gives all, 0 none. */
 static const uint64_t rarities[] = {0, 1, 2, 3, 17, 100, 1000, 5000};
-
-static uint32_t word_at(const uint8_t *p) {
-    uint32_t word;
-
-    memcpy(&word, p, sizeof word);
-    return word;
-}
 
 static uint64_t pad(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
@@ -75,31 +68,16 @@ static void fill_rarely(enum dtype t, uint8_t *to, uint64_t elems, uint64_t rari
     }
 }
 
+static void check_elements(enum dtype t, const uint8_t *slot, uint64_t need, const void *src,
+                           uint64_t elems) {
+    (void)need;
+    for (uint64_t i = 0; i<elems; i += elems> 9000 ? 7 : 1)
+        assert_true(element_of(t, slot, elems, i) == get_bits(t, src, i));
+}
+
 /* The bytes it took. */
 static uint64_t check_round_trip(enum dtype t, const void *src, uint64_t elems) {
-    struct codec sparse = codec_of("sparse");
-    uint64_t slot_bytes = codec_slot_bytes(&sparse, t, elems), bytes = elems * dtype_bytes(t), need;
-    uint8_t *slot = exact_alloc(slot_bytes), *tight, *back = exact_alloc(bytes);
-    const char *reason;
-
-    memset(slot, 0x5a, slot_bytes);
-    assert_int_equal(codec_encode(&sparse, t, src, elems, slot, slot_bytes, &need, NULL), CODEC_OK);
-    assert_true(need <= slot_bytes);
-    tight = exact_alloc(need);
-    memcpy(tight, slot, need);
-    memset(back, 0x33, bytes);
-    assert_int_equal(codec_decode(&sparse, t, tight, need, elems, back, NULL, &reason), CODEC_OK);
-    assert_memory_equal(back, src, bytes);
-    for (uint64_t i = 0; i < elems && codec_has_header(&sparse, t, elems);
-         i += elems > 9000 ? 7 : 1)
-        assert_true(element_of(t, tight, elems, i) == get_bits(t, src, i));
-    memset(tight, 0xa5, need); /* the same bytes whatever was in the slot */
-    assert_int_equal(codec_encode(&sparse, t, src, elems, tight, need, NULL, NULL), CODEC_OK);
-    assert_memory_equal(slot, tight, need);
-    free(tight);
-    free(back);
-    free(slot);
-    return need;
+    return check_comes_back("sparse", t, src, elems, check_elements);
 }
 
 static void every_type_size_and_rarity_comes_back(void **state) {
@@ -221,37 +199,12 @@ static void compositions_encode_the_cast_values(void **state) {
 /* ---- overflow ---- */
 
 static void every_slot_size_overflows_or_holds_all(void **state) {
-    struct codec sparse = codec_of("sparse");
-    const uint64_t elems = 20000, bytes = elems * 4;
-    uint8_t *src = exact_alloc(bytes), *back = exact_alloc(bytes);
-    uint64_t need;
+    const uint64_t elems = 20000;
+    uint8_t *src = exact_alloc(elems * 4);
 
     (void)state;
     fill_rarely(DTYPE_F32, src, elems, 20, 5);
-    need = check_round_trip(DTYPE_F32, src, elems);
-    for (uint64_t slot_bytes = 32; slot_bytes < need + 70;
-         slot_bytes += slot_bytes < 150 || slot_bytes + 40 > need ? 1 : 97) {
-        uint8_t *slot = exact_alloc(slot_bytes);
-        enum codec_status want = slot_bytes < need ? CODEC_OVERFLOW : CODEC_OK;
-        uint64_t said, stored;
-        const char *reason;
-        bool marked;
-
-        assert_int_equal(
-            codec_encode(&sparse, DTYPE_F32, src, elems, slot, slot_bytes, &said, NULL), want);
-        assert_int_equal(said, need);
-        assert_true(
-            codec_encoded_bytes(&sparse, DTYPE_F32, elems, slot, slot_bytes, &stored, &marked));
-        assert_int_equal(stored, need);
-        assert_int_equal(marked, want == CODEC_OVERFLOW);
-        memset(back, 0x77, bytes);
-        assert_int_equal(
-            codec_decode(&sparse, DTYPE_F32, slot, slot_bytes, elems, back, NULL, &reason), want);
-        for (uint64_t i = 0; i < bytes && want == CODEC_OVERFLOW; i += 97)
-            assert_int_equal(back[i], 0x77);
-        free(slot);
-    }
-    free(back);
+    check_slot_sizes("sparse", DTYPE_F32, src, elems, check_round_trip(DTYPE_F32, src, elems), 97);
     free(src);
 }
 
@@ -310,8 +263,6 @@ static void every_header_and_directory_bit_matters(void **state) {
     const uint64_t elems = 20000; /* 3 tiles, 20 groups: 32 + 12 + 80 bytes, to 128 */
     uint64_t slot_bytes = codec_slot_bytes(&sparse, DTYPE_BF16, elems), need;
     uint8_t *src = exact_alloc(elems * 2), *slot = exact_alloc(slot_bytes);
-    uint8_t *back = exact_alloc(elems * 2);
-    const char *reason;
 
     (void)state;
     fill_rarely(DTYPE_BF16, src, elems, 50, 9);
@@ -320,63 +271,23 @@ static void every_header_and_directory_bit_matters(void **state) {
     codec_encode(&sparse, DTYPE_BF16, src, elems, slot, slot_bytes, &need, NULL);
     assert_int_equal(word_at(slot + 44 + 8), 0x20000);
     assert_int_equal(word_at(slot + 44 + 16), 0);
-    for (uint64_t at = 0; at < 124; at++)
-        for (uint32_t bit = 0; bit < 8; bit++) {
-            enum codec_status want = at == 5 && bit == 0 ? CODEC_OVERFLOW : CODEC_MALFORMED;
-
-            slot[at] = (uint8_t)(slot[at] ^ 1u << bit);
-            assert_int_equal(
-                codec_decode(&sparse, DTYPE_BF16, slot, need, elems, back, NULL, &reason), want);
-            slot[at] = (uint8_t)(slot[at] ^ 1u << bit);
-        }
-    for (uint64_t bytes = 0; bytes < need; bytes += bytes < 200 ? 1 : 509) {
-        uint8_t *cut = exact_alloc(bytes);
-
-        memcpy(cut, slot, bytes);
-        assert_int_equal(codec_decode(&sparse, DTYPE_BF16, cut, bytes, elems, back, NULL, &reason),
-                         CODEC_MALFORMED);
-        if (bytes >= 24) { /* the header agrees with the cut */
-            memcpy(cut + 16, &bytes, 8);
-            assert_int_equal(
-                codec_decode(&sparse, DTYPE_BF16, cut, bytes, elems, back, NULL, &reason),
-                CODEC_MALFORMED);
-        }
-        free(cut);
-    }
-    assert_int_equal(codec_decode(&sparse, DTYPE_BF16, slot, need, elems, back, NULL, &reason),
-                     CODEC_OK);
-    free(back);
+    check_damaged_head("sparse", DTYPE_BF16, slot, need, elems, 124, 24, 509);
     free(slot);
     free(src);
 }
 
 static void random_damage_never_leaves_the_buffers(void **state) {
-    struct codec sparse = codec_of("sparse");
     uint64_t seed = 17;
 
     (void)state;
     for (int round = 0; round < 3000; round++) {
         enum dtype t = (enum dtype)(round % DTYPE_COUNT);
         const uint64_t elems = 1024 + next_random(&seed) % 9000;
-        uint64_t slot_bytes = codec_slot_bytes(&sparse, t, elems), need;
-        uint8_t *src = exact_alloc(elems * dtype_bytes(t)), *slot = exact_alloc(slot_bytes), *tight;
-        uint8_t *back = exact_alloc(elems * dtype_bytes(t));
-        const char *reason;
+        uint8_t *src = exact_alloc(elems * dtype_bytes(t));
 
         fill_rarely(t, src, elems, rarities[(size_t)round % ARRAY_LENGTH(rarities)],
                     next_random(&seed));
-        codec_encode(&sparse, t, src, elems, slot, slot_bytes, &need, NULL);
-        tight = exact_alloc(need);
-        memcpy(tight, slot, need);
-        for (int n = 0; n < 1 + round % 4; n++) {
-            uint64_t from = round % 3 != 0 ? 32 : 0;
-
-            tight[from + next_random(&seed) % (need - from)] = (uint8_t)next_random(&seed);
-        }
-        codec_decode(&sparse, t, tight, need, elems, back, NULL, &reason);
-        free(tight);
-        free(back);
-        free(slot);
+        check_random_damage("sparse", t, src, elems, round % 3 != 0 ? 32 : 0, 1 + round % 4, &seed);
         free(src);
     }
 }
