@@ -44,7 +44,7 @@ check_comes_back(const char *codec, enum dtype t, const void *src, uint64_t elem
     return need;
 }
 
-/* Slots of all sizes, `step` apart but for the ends: the encoding, which takes `need`, or a mark. */
+/* Slots of all sizes, `step` apart but for the ends: the encoding, of `need` bytes, or a mark. */
 static inline void check_slot_sizes(const char *codec, enum dtype t, const void *src,
                                     uint64_t elems, uint64_t need, uint64_t step) {
     struct codec c = codec_of(codec);
