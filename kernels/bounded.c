@@ -9,7 +9,7 @@
 
 /* ---- the header ---- */
 
-static uint8_t type_code(enum dtype t) {
+uint32_t bounded_type(enum dtype t) {
     switch (t) {
     case DTYPE_BF16:
         return 1;
@@ -37,7 +37,7 @@ void bounded_write_header(uint32_t magic, enum dtype t, uint64_t elems, void *sl
 
     memset(header, 0, BOUNDED_HEADER_BYTES);
     ((any_u32 *)slot)[0] = magic;
-    header[4] = type_code(t);
+    header[4] = (uint8_t)bounded_type(t);
     header[5] = marked ? FLAG_OVERFLOW : 0;
     ((any_u64 *)slot)[1] = elems;
     ((any_u64 *)slot)[2] = encoded_bytes;
@@ -51,7 +51,7 @@ const char *bounded_read_header(uint32_t magic, enum dtype t, uint64_t elems, co
     *marked = header[5] == FLAG_OVERFLOW;
     if (((const any_u32 *)slot)[0] != magic)
         return "not an encoding by this codec, or another version";
-    if (header[4] != type_code(t))
+    if (header[4] != bounded_type(t))
         return "the header names another element type";
     if (header[5] > FLAG_OVERFLOW)
         return "unknown flags in the header";

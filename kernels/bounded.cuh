@@ -22,29 +22,6 @@ struct bounded_piece {
     uint32_t *status;
 };
 
-/* Of the header; bounded.c has the same. */
-inline uint32_t bounded_type(enum dtype t) {
-    switch (t) {
-    case DTYPE_BF16:
-        return 1;
-    case DTYPE_F16:
-        return 2;
-    case DTYPE_F32:
-        return 3;
-    case DTYPE_F64:
-        return 4;
-    case DTYPE_I32:
-        return 5;
-    case DTYPE_I64:
-        return 6;
-    case DTYPE_U8:
-        return 7;
-    case DTYPE_COUNT:
-        break;
-    }
-    return 0;
-}
-
 /* ---- encoding ---- */
 
 /* The part that this block makes. Blocks draw them in order, so those before it are in blocks that

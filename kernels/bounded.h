@@ -39,6 +39,9 @@ static inline bool bounded_is_too_big(enum dtype t, uint64_t elems) {
     return elems * dtype_bytes(t) > BOUNDED_MAX_RAW_BYTES;
 }
 
+/* The type as the header has it. */
+uint32_t bounded_type(enum dtype t);
+
 void bounded_write_header(uint32_t magic, enum dtype t, uint64_t elems, void *slot, bool marked,
                           uint64_t encoded_bytes);
 

@@ -11,8 +11,8 @@
  * operands, the ninth warp finds out where the groups of the next tile are, and has them fetched
  * into the cache.
  */
-#include "kernels/pack_decode.cuh"
 #include "kernels/pack_encode.cuh"
+#include "kernels/packed_value.cuh"
 #include "kernels/value.cuh"
 
 namespace {
@@ -27,18 +27,6 @@ __device__ __forceinline__ span span_at(const pack_layout &layout, uint32_t tile
 
 /* ---- to elements ---- */
 
-/* A piece's group as values of 16 bits; false when it was lost. */
-template <enum dtype W>
-__device__ __forceinline__ bool read_piece(const gpu_job &job, const gpu_input &in,
-                                           const pack_layout &layout, const span &at,
-                                           pack_patch &patch, share<W> &x) {
-    pack_place p;
-
-    return pack_locate<W>(in.data, in.slot_bytes, layout, at.group / PACK_WARPS,
-                          at.group % PACK_WARPS, at.lane, p, job.status) &&
-           pack_read<W>(p, at.count, at.lane, patch, x, job.status);
-}
-
 template <enum dtype W>
 __global__ void __launch_bounds__(32 * PACK_WARPS)
     decode_kernel(const __grid_constant__ gpu_job job, const __grid_constant__ pack_layout layout) {
@@ -47,7 +35,7 @@ __global__ void __launch_bounds__(32 * PACK_WARPS)
     share<W> x;
     share<DTYPE_F32> s;
 
-    if (at.count == 0 || !read_piece<W>(job, job.in[0], layout, at, patch[threadIdx.x / 32], x))
+    if (at.count == 0 || !read_packed<W>(job, job.in[0], layout, at, patch[threadIdx.x / 32], x))
         return;
     convert<W, DTYPE_F32>(x, s);
     write_wide<DTYPE_F32>(job.chunk + 4 * at.first(), at.count, at.lane, s);
@@ -69,7 +57,7 @@ __device__ __forceinline__ bool reduce_many(const gpu_job &job, const pack_layou
         } else {
             share<W> x;
 
-            if (!read_piece<W>(job, in, layout, at, patch, x))
+            if (!read_packed<W>(job, in, layout, at, patch, x))
                 return false;
             take(job.op, o == 0, sum, [&](uint32_t i) { return value_at<W>(x, i); });
         }
@@ -86,7 +74,7 @@ __device__ __forceinline__ bool reduce_pair(const gpu_job &job, const pack_layou
     share<W> x;
 
     start_wide(job.in[0].data + 4 * at.first(), at.count, at.lane, chunk);
-    if (!read_piece<W>(job, job.in[1], layout, at, patch, x))
+    if (!read_packed<W>(job, job.in[1], layout, at, patch, x))
         return false;
     finish_wide(chunk, at.lane, s);
     take(job.op, true, sum, [&](uint32_t i) { return __uint_as_float(s.w[i]); });

@@ -6,8 +6,8 @@
  *
  * Memory is touched once all the same, and no workspace is needed but that of the slot.
  */
-#include "kernels/pack_decode.cuh"
 #include "kernels/pack_encode.cuh"
+#include "kernels/packed_value.cuh"
 #include "kernels/value.cuh"
 
 namespace {
@@ -54,18 +54,6 @@ __device__ __forceinline__ void from_wide(share<DTYPE_F32> &s, uint32_t lane) {
 }
 
 /* ---- operands ---- */
-
-/* A packed piece's group as values of W, in the order that W is packed in; false when lost. */
-template <enum dtype W>
-__device__ __forceinline__ bool read_packed(const gpu_job &job, const gpu_input &in,
-                                            const pack_layout &layout, const span &at,
-                                            pack_patch &patch, share<W> &x) {
-    pack_place p;
-
-    return pack_locate<W>(in.data, in.slot_bytes, layout, at.group / PACK_WARPS,
-                          at.group % PACK_WARPS, at.lane, p, job.status) &&
-           pack_read<W>(p, at.count, at.lane, patch, x, job.status);
-}
 
 template <enum dtype T, enum dtype W>
 __device__ __forceinline__ bool read_cast_pack(const gpu_job &job, const gpu_input &in,

@@ -287,5 +287,7 @@ bool report_newest(const struct report *report, struct protocol_record *record, 
 /* Learns from a run. needs: its words, [plan.needs]. */
 void graph_observe(struct sluice_graph *g, const struct protocol_record *record,
                    const uint32_t *needs);
+/* Whether no run has to be waited for; else the failure says which. */
+bool graph_is_free(struct sluice_graph *g);
 
 #endif

@@ -415,10 +415,7 @@ sluice_status sluice_graph_rebind(sluice_graph *graph, const void *const *send, 
     struct device_guard d;
     if (graph_enter(graph, &d)) {
         struct failure *f = &graph->failure;
-        if (graph->waiting)
-            failure_set(f, RUN_BUSY, "ticket %" PRIu64 " has to be waited for first",
-                        graph->ticket);
-        else if (cuda_memory_bind(graph->run, send, recv, f))
+        if (graph_is_free(graph) && cuda_memory_bind(graph->run, send, recv, f))
             move_nodes(graph, f);
     }
     return graph_leave(graph, &d);
@@ -482,10 +479,7 @@ sluice_status sluice_graph_adapt(sluice_graph *graph) {
     struct device_guard d;
     if (graph_enter(graph, &d)) {
         struct failure *f = &graph->failure;
-        if (graph->waiting) {
-            failure_set(f, RUN_BUSY, "ticket %" PRIu64 " has to be waited for first",
-                        graph->ticket);
-        } else {
+        if (graph_is_free(graph)) {
             if (graph->run->options.mode == SLUICE_FLAGGED)
                 observe_ring(graph);
             graph_adapt(graph, f);

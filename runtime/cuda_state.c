@@ -87,43 +87,44 @@ sluice_status sluice_graph_reset_state(sluice_graph *graph, uint64_t seed) {
     struct device_guard d;
     if (graph_enter(graph, &d)) {
         struct failure *f = &graph->failure;
-        if (graph->waiting)
-            failure_set(f, RUN_BUSY, "ticket %" PRIu64 " has to be waited for first",
-                        graph->ticket);
-        else if (graph->issued == 0 || transport_wait_event(graph->run->x, graph->done, f))
+        if (graph_is_free(graph) &&
+            (graph->issued == 0 || transport_wait_event(graph->run->x, graph->done, f)))
             cuda_states_reset(graph->run, seed, f);
     }
     return graph_leave(graph, &d);
 }
 
 /* Whole states of this process, behind a header. */
-static sluice_status copy_state(sluice_graph *graph, void *host, size_t bytes, bool save) {
+static bool copy_state(struct sluice_graph *g, void *host, size_t bytes, bool save) {
+    struct cuda_run *r = g->run;
+    struct failure *f = &g->failure;
+    uint64_t header[4] = {UINT64_C(0x0131475354534c53), states_hash(&r->states, r->plan.t),
+                          r->state_bytes, (uint64_t)r->plan.first_rank};
+    char *body = (char *)host + sizeof header;
+    if (bytes != (r->state_bytes ? sizeof header + r->state_bytes : 0))
+        return failure_set(f, RUN_BAD_ARGUMENT, "the state is not of that size");
+    if (!graph_is_free(g))
+        return false;
+    if (bytes == 0)
+        return true;
+    if (!save && memcmp(host, header, sizeof header) != 0)
+        return failure_set(f, RUN_BAD_ARGUMENT, "not the state of such a graph");
+    if (g->issued > 0 && !transport_wait_event(r->x, g->done, f))
+        return false;
+    if (save)
+        memcpy(host, header, sizeof header);
+    return CUDA_OK(
+               f, save ? cudaMemcpy(body, r->states_dev, r->state_bytes, cudaMemcpyDeviceToHost)
+                       : cudaMemcpy(r->states_dev, body, r->state_bytes, cudaMemcpyHostToDevice)) &&
+           CUDA_OK(f, cudaDeviceSynchronize());
+}
+
+static sluice_status enter_and_copy(sluice_graph *graph, void *host, size_t bytes, bool save) {
     struct device_guard d;
     if (!graph || (!host && bytes > 0))
         return SLUICE_INVALID_ARGUMENT;
-    if (graph_enter(graph, &d)) {
-        struct cuda_run *r = graph->run;
-        struct failure *f = &graph->failure;
-        uint64_t header[4] = {UINT64_C(0x0131475354534c53), states_hash(&r->states, r->plan.t),
-                              r->state_bytes, (uint64_t)r->plan.first_rank};
-        char *body = (char *)host + sizeof header;
-        if (bytes != (r->state_bytes ? sizeof header + r->state_bytes : 0))
-            failure_set(f, RUN_BAD_ARGUMENT, "the state is not of that size");
-        else if (graph->waiting)
-            failure_set(f, RUN_BUSY, "ticket %" PRIu64 " has to be waited for first",
-                        graph->ticket);
-        else if (bytes > 0 && !save && memcmp(host, header, sizeof header) != 0)
-            failure_set(f, RUN_BAD_ARGUMENT, "not the state of such a graph");
-        else if (bytes > 0 && (graph->issued == 0 || transport_wait_event(r->x, graph->done, f))) {
-            if (save)
-                memcpy(host, header, sizeof header);
-            if (CUDA_OK(
-                    f,
-                    save ? cudaMemcpy(body, r->states_dev, r->state_bytes, cudaMemcpyDeviceToHost)
-                         : cudaMemcpy(r->states_dev, body, r->state_bytes, cudaMemcpyHostToDevice)))
-                CUDA_OK(f, cudaDeviceSynchronize());
-        }
-    }
+    if (graph_enter(graph, &d))
+        copy_state(graph, host, bytes, save);
     return graph_leave(graph, &d);
 }
 
@@ -132,8 +133,8 @@ size_t sluice_graph_state_bytes(const sluice_graph *graph) {
     return any ? 4 * sizeof(uint64_t) + graph->run->state_bytes : 0;
 }
 sluice_status sluice_graph_save_state(sluice_graph *graph, void *to, size_t bytes) {
-    return copy_state(graph, to, bytes, true);
+    return enter_and_copy(graph, to, bytes, true);
 }
 sluice_status sluice_graph_restore_state(sluice_graph *graph, const void *from, size_t bytes) {
-    return copy_state(graph, (void *)(uintptr_t)from, bytes, false);
+    return enter_and_copy(graph, (void *)(uintptr_t)from, bytes, false);
 }

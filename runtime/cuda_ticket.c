@@ -85,14 +85,19 @@ static bool is_capturing(cudaStream_t stream, bool *capturing, struct failure *f
     return true;
 }
 
+bool graph_is_free(struct sluice_graph *g) {
+    return !g->waiting || failure_set(&g->failure, RUN_BUSY,
+                                      "ticket %" PRIu64 " has to be waited for first", g->ticket);
+}
+
 /* Whether the next run may start; adapts when it is time to. */
 static bool ready_to_run(struct sluice_graph *g) {
     struct failure *f = &g->failure;
     const struct transport_ops *ops = g->run->x->ops;
     if (ops->check && !ops->check(g->run->x, f))
         return false; /* what NCCL would do now, nobody knows */
-    if (g->waiting)
-        return failure_set(f, RUN_BUSY, "ticket %" PRIu64 " has to be waited for first", g->ticket);
+    if (!graph_is_free(g))
+        return false;
     const sluice_graph_options *o = &g->run->options;
     if (!g->run->reports || !o->adapt || o->mode != SLUICE_CHECKED || g->observed == g->adapted_at)
         return true;
