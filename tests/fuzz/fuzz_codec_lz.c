@@ -6,28 +6,7 @@
  *     byte 1, 2  elements of u8, 1,024 and up          byte 3...  the slot, or the block
  */
 #include "kernels/bounded.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
-
-static void encode_again(const struct codec *c, const uint8_t *src, uint64_t elems) {
-    uint64_t slot_bytes = codec_slot_bytes(c, DTYPE_U8, elems), need;
-    uint8_t *slot = malloc(slot_bytes), *back = malloc(elems);
-    const char *why;
-
-    check(codec_encode(c, DTYPE_U8, src, elems, slot, slot_bytes, &need, NULL) == CODEC_OK);
-    check(codec_decode(c, DTYPE_U8, slot, need, elems, back, NULL, &why) == CODEC_OK);
-    check(memcmp(back, src, elems) == 0);
-    free(back);
-    free(slot);
-}
+#include "tests/fuzz/fuzz_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct codec c;
@@ -56,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     status = codec_decode(&c, DTYPE_U8, slot, slot_bytes, elems, back, NULL, &why);
     check((status == CODEC_MALFORMED) == (why != NULL));
     if (status == CODEC_OK)
-        encode_again(&c, back, elems);
+        check_encodes_again(&c, DTYPE_U8, back, elems);
     free(back);
     free(slot);
     return 0;

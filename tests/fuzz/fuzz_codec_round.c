@@ -8,16 +8,7 @@
  *     byte 3     how often the elements are repeated, to fill tiles      byte 4...  the elements
  */
 #include "kernels/pack_steps.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/fuzz_codec.h"
 
 static const char *const texts[] = {"pack", "lz", "sparse"};
 

@@ -7,16 +7,7 @@
  *     byte 1, 2  elements, 1,024 and up          byte 3...  the slot
  */
 #include "kernels/bounded.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/fuzz_codec.h"
 
 static uint64_t body_bytes(uint64_t size, uint32_t entry, uint64_t count) {
     if (entry == 0)
@@ -49,18 +40,6 @@ static uint64_t repair_directory(enum dtype t, uint8_t *slot, uint64_t slot_byte
     return l.payload_at + at;
 }
 
-static void encode_again(const struct codec *c, enum dtype t, const uint8_t *src, uint64_t elems) {
-    uint64_t slot_bytes = codec_slot_bytes(c, t, elems), bytes = elems * dtype_bytes(t), need;
-    uint8_t *slot = malloc(slot_bytes), *back = malloc(bytes);
-    const char *why;
-
-    check(codec_encode(c, t, src, elems, slot, slot_bytes, &need, NULL) == CODEC_OK);
-    check(codec_decode(c, t, slot, need, elems, back, NULL, &why) == CODEC_OK);
-    check(memcmp(back, src, bytes) == 0);
-    free(back);
-    free(slot);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct codec c;
     enum dtype t;
@@ -87,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     status = codec_decode(&c, t, slot, slot_bytes, elems, back, NULL, &why);
     check((status == CODEC_MALFORMED) == (why != NULL));
     if (status == CODEC_OK)
-        encode_again(&c, t, back, elems);
+        check_encodes_again(&c, t, back, elems);
     free(back);
     free(slot);
     return 0;

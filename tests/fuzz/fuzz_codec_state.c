@@ -6,12 +6,7 @@
  *     byte 0     codec (mod their number), type (the rest, mod 3)
  *     byte 1     how often the elements are repeated       byte 2...  the slot; the elements
  */
-#include "kernels/codec.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+#include "tests/fuzz/fuzz_codec.h"
 
 static const char *const texts[] = {"delta | pack",
                                     "delta | sparse",
@@ -23,11 +18,6 @@ static const char *const texts[] = {"delta | pack",
                                     "quant(8, 32, stochastic)",
                                     "quant(6, 96, stochastic)",
                                     "quant(4, 256, stochastic)"};
-
-static void check(bool holds) {
-    if (!holds)
-        abort();
-}
 
 struct call {
     struct codec c;

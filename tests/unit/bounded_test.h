@@ -44,6 +44,43 @@ check_comes_back(const char *codec, enum dtype t, const void *src, uint64_t elem
     return need;
 }
 
+/* All patterns, of the types that have them. */
+static inline void check_patterns(uint64_t (*check)(enum dtype t, const void *src, uint64_t elems),
+                                  uint64_t elems) {
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+
+    for (size_t k = 0; k < ARRAY_LENGTH(types); k++)
+        for (int p = 0; p < PATTERN_COUNT; p++) {
+            void *src = exact_alloc(elems * dtype_bytes(types[k]));
+
+            fill_pattern(types[k], (enum pattern)p, src, elems, (uint64_t)p);
+            check(types[k], src, elems);
+            free(src);
+        }
+}
+
+/* `both` casts f32 to bf16 and then encodes as `alone` does. Returns the bytes that it took. */
+static inline uint64_t check_cast_first(const char *both, const char *alone, const float *src,
+                                        uint64_t elems) {
+    struct codec c = codec_of(both), second = codec_of(alone);
+    uint16_t *middle = exact_alloc(elems * 2);
+    uint64_t slot_bytes = codec_worst_bytes(&c, DTYPE_F32, elems), need, second_need;
+    uint8_t *slot = exact_alloc(slot_bytes), *other = exact_alloc(slot_bytes);
+    void *scratch = exact_alloc(codec_scratch_bytes(&c, DTYPE_F32, elems));
+
+    for (uint64_t i = 0; i < elems; i++)
+        middle[i] = bfloat_from_float(src[i]);
+    codec_encode(&c, DTYPE_F32, src, elems, slot, slot_bytes, &need, scratch);
+    codec_encode(&second, DTYPE_BF16, middle, elems, other, slot_bytes, &second_need, NULL);
+    assert_int_equal(need, second_need);
+    assert_memory_equal(slot, other, need);
+    free(scratch);
+    free(other);
+    free(slot);
+    free(middle);
+    return need;
+}
+
 /* Slots of all sizes, `step` apart but for the ends: the encoding, of `need` bytes, or a mark. */
 static inline void check_slot_sizes(const char *codec, enum dtype t, const void *src,
                                     uint64_t elems, uint64_t need, uint64_t step) {
